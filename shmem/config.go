@@ -24,23 +24,24 @@ const (
 	Isolation  = heap.Isolation  // each allocation is a block of its own
 )
 
-// Config shapes a World. All PEs have the same Mode, HeapSize and ChunkSize, and all a Device or
-// none.
+// Config shapes a World. Mode, HeapSize and ChunkSize must be equal on all PEs. Either all PEs set
+// Device, or none.
 type Config struct {
 	Device     *device.Device // whose memory the heap is; nil: host memory
 	Mode       Mode
-	HeapSize   uint64        // bytes: of the heap, of what it may grow to, of all blocks together
+	HeapSize   uint64        // bytes: size of a StaticHeap, limit of a VMMHeap, limit of all isolated blocks together
 	ChunkSize  uint64        // bytes by which a VMMHeap grows; 0 is 64 MiB
-	DisableP2P bool          // map no peer's memory: go through core/fabric even on one host
+	DisableP2P bool          // do not map other PEs' memory; use core/fabric even on one host
 	NodeID     string        // PEs with equal ids map each other's memory
-	Host       string        // address that PEs of other hosts reach this one at; "": only this host does
-	QPPerPE    int           // MORI_NUM_QP_PER_PE, of NICs
-	NIC        string        // to whose queues kernels post, "emu0" is an emulated one; "": the host posts for them
-	Timeout    time.Duration // of collective calls and waits, 0 = none
+	Host       string        // address for PEs of other hosts; "": only this host can reach this PE
+	QPPerPE    int           // MORI_NUM_QP_PER_PE, queue pairs per PE on NICs
+	NIC        string        // NIC whose queues kernels post to, "emu0" is emulated; "": the host posts for kernels
+	Timeout    time.Duration // time limit of collective calls and waits, 0 = none
 	Log        *slog.Logger  // nil: none
 
-	// Interrupt is asked every now and then by a call that waits, on the goroutine that called. An
-	// error ends the wait. A collective call that it ends leaves the PEs out of step. Nil: none.
+	// Interrupt is called from time to time by a waiting call, on the caller's goroutine. If it
+	// returns an error, the wait ends. If that ends a collective call, the PEs are out of step.
+	// Nil: not called.
 	Interrupt func() error
 }
 
@@ -50,8 +51,7 @@ const (
 	mostHeap     = 1 << 45
 )
 
-// validate refuses what cannot be, and fills in what is left out. root is the root of the file
-// system.
+// validate rejects invalid values and fills in defaults. root is the root of the file system.
 func (c *Config) validate(root fs.FS) error {
 	if c.Mode < StaticHeap || c.Mode > Isolation {
 		return fmt.Errorf("heap mode %d: %w", int(c.Mode), ErrInvalid)
@@ -77,7 +77,7 @@ func (c *Config) validate(root fs.FS) error {
 	return nil
 }
 
-// fit makes sizes what the device can have.
+// fit rounds the sizes to what the device supports.
 func (c *Config) fit() error {
 	if total := c.Device.Bytes; c.HeapSize > total {
 		return fmt.Errorf("a heap of %d bytes on %s, which has %d: reduce MORI_SHMEM_HEAP_SIZE: %w", c.HeapSize, c.Device, total, ErrNoMemory)

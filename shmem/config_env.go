@@ -24,9 +24,9 @@ const (
 	leastChunk     = 64 << 20
 )
 
-// ConfigFromEnv is what the environment asks for. What it says wrongly is logged, and the default
-// taken, but for the size of the heap: programs that get another one than they wanted fail much
-// later. What this build cannot do is an error, which wraps errors.ErrUnsupported.
+// ConfigFromEnv returns the configuration that the environment asks for. It logs invalid values and
+// uses the default, except for the heap size: a wrong size would cause failures much later. For
+// anything that this build does not support it returns an error that wraps errors.ErrUnsupported.
 func ConfigFromEnv() (Config, error) {
 	log := logging.For("shmem")
 	warn := func(err error) {
@@ -55,7 +55,7 @@ func ConfigFromEnv() (Config, error) {
 	cfg.Mode, err = mode(config.Get(config.ShmemMode))
 	warn(err)
 	switch v := strings.ToLower(strings.TrimSpace(config.Get(config.ShmemHeapType))); v {
-	case "", "normal", "uncached": // which make no difference on host memory
+	case "", "normal", "uncached": // no effect in host memory
 	default:
 		warn(fmt.Errorf("%s=%q: want uncached or normal", config.ShmemHeapType, v))
 	}
@@ -73,8 +73,8 @@ func ConfigFromEnv() (Config, error) {
 	return cfg, nil
 }
 
-// sizes reads the sizes of the heap; text that is no size is an error. Defaults shrink to what
-// memory there is; what the user says does not.
+// sizes reads the heap sizes. Text that is not a size is an error. Defaults shrink to the available
+// memory; values set by the user do not.
 func (c *Config) sizes(log *slog.Logger) error {
 	def := uint64(defaultHeap)
 	if c.Mode == VMMHeap {

@@ -13,8 +13,8 @@ import (
 	"mori/core/device"
 )
 
-// deviceFromEnv is the GPU whose memory the heap is to be of, nil for host memory: if nothing is
-// said, a GPU where there is one.
+// deviceFromEnv returns the GPU for the heap, nil for host memory. If no variable is set, it is a
+// GPU on hosts that have one.
 func deviceFromEnv() (*device.Device, error) {
 	text := config.Get(config.ShmemDevice)
 	must := false
@@ -39,8 +39,8 @@ func deviceFromEnv() (*device.Device, error) {
 	return nil, fmt.Errorf("find the GPU for the symmetric heap (%s=host needs none): %w", config.ShmemDevice, err)
 }
 
-// choose is which of the GPUs: what the user says, the one current on the calling thread, or the
-// one of the process's place on its host.
+// choose selects a GPU: the user's, else the one current on the calling thread, else by the
+// process's local rank.
 func choose(all []*device.Device) (*device.Device, error) {
 	if config.Get(config.ShmemGPU) != "" {
 		i, err := config.Int(config.ShmemGPU, 0, 0, math.MaxInt32)
@@ -58,7 +58,7 @@ func choose(all []*device.Device) (*device.Device, error) {
 	}
 	launch, ok, err := launcher.Find()
 	if err != nil || !ok {
-		return all[0], nil // bootstrap reports a launcher that contradicts itself
+		return all[0], nil // bootstrap reports contradictory launcher variables
 	}
 	place := launch.LocalRank
 	if place < 0 {

@@ -9,39 +9,39 @@ import (
 	"mori/shmem/internal/local"
 )
 
-// A Description says what a World is made of.
+// A Description describes a World.
 type Description struct {
 	PE    int        `json:"pe"`
 	NPEs  int        `json:"npes"`
 	Node  string     `json:"node"`
 	Heap  HeapInfo   `json:"heap"`
 	Peers []PeerInfo `json:"peers"`
-	Fault string     `json:"fault,omitempty"` // what ended the World
+	Fault string     `json:"fault,omitempty"` // why the World ended
 }
 
-// HeapInfo is this PE's heap, in bytes. It is the same on all PEs, but for the GPU.
+// HeapInfo describes this PE's heap, in bytes. It is equal on all PEs, except for the GPU.
 type HeapInfo struct {
 	Mode        string `json:"mode"`
 	On          string `json:"on"`      // "host memory", or this PE's GPU
-	Size        uint64 `json:"size"`    // that it may have
-	Present     uint64 `json:"present"` // that it has
+	Size        uint64 `json:"size"`    // limit
+	Present     uint64 `json:"present"` // present size
 	Used        uint64 `json:"used"`
-	Free        uint64 `json:"free"`    // of size
-	Largest     uint64 `json:"largest"` // that one Malloc could give
+	Free        uint64 `json:"free"`    // used part of size
+	Largest     uint64 `json:"largest"` // largest possible Malloc
 	Allocations int    `json:"allocations"`
 	Registered  int    `json:"registered"` // buffers
 }
 
-// PeerInfo says how a PE is reached.
+// PeerInfo describes how this PE reaches another PE.
 type PeerInfo struct {
 	PE   int    `json:"pe"`
 	Node string `json:"node"`
 	PID  int    `json:"pid"`
 	Path string `json:"path"` // "self", "mapped", or the name of a transport
-	Why  string `json:"why"`  // this path and no better one
+	Why  string `json:"why"`  // why this path, and not a better one
 }
 
-// Describe says how the heap is, and how each PE is reached.
+// Describe returns the state of the heap and the path to each PE.
 func (w *World) Describe() Description {
 	d := Description{PE: w.pes.Me, NPEs: w.pes.N, Node: w.cfg.NodeID, Heap: w.heapInfo(), Peers: make([]PeerInfo, 0, w.pes.N)}
 	if fault := w.pes.Failed(); fault != nil {
@@ -61,7 +61,7 @@ func (w *World) heapInfo() HeapInfo {
 		Present: u.Present, Used: u.Used, Free: u.Free, Largest: u.Largest, Allocations: u.Allocations}
 }
 
-// pathTo returns how PE pe is reached, and why not better.
+// pathTo returns the path to PE pe, and why no better path is used.
 func (w *World) pathTo(pe int) (path, why string) {
 	mapped, why := w.where.Path(pe)
 	switch {

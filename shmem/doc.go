@@ -12,61 +12,60 @@
 //	err = w.BarrierAll()
 //	err = w.Finalize(ctx)                                // collective; closes the group, too
 //
-// Names and meanings are OpenSHMEM 1.6's. A World is one PE; a process may have several, each with
-// a group member of its own.
+// Names and semantics are OpenSHMEM 1.6's. A World is one PE. A process may have several, each with
+// its own member of a group.
 //
 // # Addresses
 //
-// A symmetric address is that of the calling PE's own copy, and each function that names a PE means
-// the same place in that PE's copy. So an address is not to be given to other PEs; an offset from
-// an allocation's beginning is. Ptr returns where this process can load and store the copy of
-// another PE. The local side of a transfer may be any memory of the process, which the caller keeps
-// alive until Put or Get returned, or until Quiet after PutNbi and GetNbi.
+// A symmetric address is the address of the calling PE's copy. A function that names a PE means the
+// same offset in that PE's copy. So exchange offsets within an allocation with other PEs, never
+// addresses. Ptr returns the address at which this process can load and store another PE's copy.
+// The local side of a transfer may be any memory of the process. The caller keeps it alive until
+// Put or Get returns, or until Quiet for PutNbi and GetNbi.
 //
 // # Parts
 //
-// World has Init, queries and Finalize. It embeds the parts that have the other calls: rma.RMA,
-// heap.Allocator, wait.Conditions, team.Teams, gpu.Kernels and local.Buffers, each in a package of
-// shmem/internal with a doc.go.
+// World has Init, queries and Finalize. It embeds the types with the other calls: rma.RMA,
+// heap.Allocator, wait.Conditions, team.Teams, gpu.Kernels and local.Buffers. Each is in a package
+// of shmem/internal with a doc.go.
 //
 // # How bytes move
 //
-// PEs with the same NodeID map each other's memory (memfd): a put is a copy. All others, and all
-// with DisableP2P, are reached through the first provider of core/fabric that all PEs have (package
-// remote): shared memory between processes of one host, RDMA or TCP between hosts. Describe says
-// which, and why.
+// PEs with the same NodeID map each other's memory (memfd), so a put is a copy. All other PEs, and
+// all PEs with DisableP2P, use the first provider of core/fabric that every PE has (package
+// remote): shared memory within a host, RDMA or TCP between hosts. Describe reports the provider
+// and the reason.
 //
-// NICs pin the heap as it is made or grows, and Init tries them out. Only the bytes of puts and
-// gets go by the NIC. What waits behind a fence, as a signal behind its bytes, is sent when the NIC
-// has completed those.
+// NICs pin the heap when it is created or grows, and Init probes them. Only the bytes of puts and
+// gets use the NIC. Operations after a fence, such as a signal after its bytes, are sent when the
+// NIC has completed the earlier ones.
 //
-// On one host a PE that waits is woken. No transport reports what it has written, so with a network
-// a PE looks again, each time after about an eighth of the wait so far, and after a millisecond at
-// most (package wait).
+// On one host, a waiting PE is woken. Transports do not report what they wrote, so with a network a
+// PE polls: after about an eighth of the time waited so far, at most a millisecond (package wait).
 //
 // # The heap
 //
-// StaticHeap is one block, VMMHeap one that grows, Isolation a block for each allocation. Pages are
-// taken when they are touched, so a heap may be larger than what is used of it. PEs compare what
-// they ask for: if they differ, nobody gets anything, and the error, on all PEs, says who called
-// what (ErrMismatch). The next call is good again.
+// A StaticHeap is one block, a VMMHeap one block that grows; with Isolation each allocation is a
+// block. The kernel allocates pages on first use, so a heap may be larger than its used part. PEs
+// compare their requests. If these differ, no PE gets memory, and the error names each PE's call
+// (ErrMismatch). The next call works again.
 //
 // # GPUs
 //
-// With Config.Device the heap is on the PEs' GPUs, and mapped where these reach each other. All
-// calls work on it, by copies of the driver and a kernel for atomics (package access); the words of
-// barriers stay in host memory. Kernels use it by themselves: ModuleInit fills in where the PEs are
-// (native/include/mori/shmem), BarrierOnStream has streams wait for each other. MallocHost gives
-// host memory all the same.
+// With Config.Device the heap is on the PEs' GPUs, mapped between GPUs that reach each other. All
+// calls work on it: the driver copies, and a kernel executes atomics (package access). The words of
+// barriers stay in host memory. Kernels use the heap directly: ModuleInit fills in where the PEs
+// are (native/include/mori/shmem), and BarrierOnStream synchronises streams. MallocHost allocates
+// host memory in any case.
 //
 // # Errors
 //
-// errors.go lists what errors wrap. Bad arguments touch nothing. Every wait ends, at the latest
-// after Config.Timeout (ErrTimeout). When a PE dies or leaves, or a collective call times out, the
-// World is broken: every call that waits and all later ones return an error that wraps the cause, a
-// *bootstrap.RankError if a PE is it. What remains is Finalize, which then frees without waiting
-// for anybody.
+// errors.go lists the errors that calls wrap. Invalid arguments change no memory. Every wait ends,
+// at the latest after Config.Timeout (ErrTimeout). When a PE dies or leaves, or a collective call
+// times out, the World is broken: all waiting and later calls return an error that wraps the cause,
+// a *bootstrap.RankError if a PE caused it. Only Finalize works then; it frees everything without
+// waiting for other PEs.
 //
-// No call may be on its way when Finalize or Free of what it touches is called: the memory goes
-// away under it.
+// No call may be in progress when Finalize, or Free of memory that it uses, is called, because the
+// memory is unmapped.
 package shmem

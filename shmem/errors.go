@@ -4,14 +4,14 @@ package shmem
 
 import "mori/shmem/internal/peers"
 
-// What errors of this package wrap, beside those of the layers below.
+// The errors of this package, beside those of the layers below.
 var (
 	ErrClosed      = peers.ErrClosed
 	ErrInvalid     = peers.ErrInvalid
-	ErrNotSym      = peers.ErrNotSym   // an address outside of what Malloc gave
+	ErrNotSym      = peers.ErrNotSym   // an address outside of symmetric memory
 	ErrNoMemory    = peers.ErrNoMemory // the heap is full, or the machine
-	ErrMismatch    = peers.ErrMismatch // names the calls of the PEs
+	ErrMismatch    = peers.ErrMismatch // the text names each PE's call
 	ErrTimeout     = peers.ErrTimeout
-	ErrUnreachable = peers.ErrUnreachable // by the network; names the PE
-	ErrElsewhere   = peers.ErrElsewhere   // what failed here because it failed at another PE; says why
+	ErrUnreachable = peers.ErrUnreachable // over the network; names the PE
+	ErrElsewhere   = peers.ErrElsewhere   // the call failed on another PE; says why
 )

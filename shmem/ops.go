@@ -11,13 +11,13 @@ import (
 	"mori/shmem/internal/wait"
 )
 
-// A Team is a subset of the PEs, numbered anew from 0.
+// A Team is a subset of the PEs, renumbered from 0.
 type Team = team.Team
 
-// A ReduceOp is how Reduce combines two elements.
+// A ReduceOp is the operation of Reduce.
 type ReduceOp = reduceop.Op
 
-// The ops. Bitwise ops are of integers only; complex numbers have no minimum and no maximum.
+// The ops. Bitwise ops need integers; complex numbers have no minimum or maximum.
 const (
 	ReduceAnd  = reduceop.And
 	ReduceOr   = reduceop.Or
@@ -46,7 +46,7 @@ const (
 	SignalAdd = rma.SignalAdd
 )
 
-// An AtomicOp is what an atomic does with the word that is there, x, and its value, v.
+// An AtomicOp is an atomic operation on the word x with the value v.
 type AtomicOp = access.AtomicOp
 
 // The ops of Atomic, then those of FetchAtomic, which return x.
@@ -71,10 +71,10 @@ const (
 	AtomicCompareSwap = access.AtomicCompareSwap // v if x equals the other value, else x
 )
 
-// A Type is the type of the elements that a call works on.
+// A Type is the element type of a call.
 type Type = wait.Type
 
-// A Cmp is how an element of memory, on the left, compares with a value.
+// A Cmp compares an element of memory, on the left, with a value.
 type Cmp = wait.Cmp
 
 // The comparisons, in OpenSHMEM's order.

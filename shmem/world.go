@@ -26,8 +26,8 @@ import (
 	"mori/shmem/internal/wait"
 )
 
-// A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use;
-// collective calls are made one at a time, by all PEs in the same order.
+// A World is one PE's view of all PEs and of the memory that they share. Safe for concurrent use.
+// All PEs make collective calls in the same order, one at a time.
 type World struct {
 	rma.RMA          // Put, Get, Atomic, PutSignal and their forms
 	*heap.Allocator  // Malloc, Calloc, Free
@@ -43,19 +43,19 @@ type World struct {
 	net   *remote.Network // to PEs whose memory is not mapped; nil if there is none
 
 	blocks  *heap.Maker
-	control *heap.Block // words that PEs wait on and collectives meet at, never the user's; in host memory
+	control *heap.Block // control blocks, in host memory: words for waits and collective calls, hidden from users
 	heap    *heap.Heap
 	waiter  *wait.Waiter
 	order   *rma.Order
 
-	gpu  *access.GPU // touches the heap if it is on GPUs, else nil
-	side *gpu.Side   // what kernels know of the heap, nil unless it is on GPUs
+	gpu  *access.GPU // accesses the heap if it is on GPUs, else nil
+	side *gpu.Side   // what kernels know of the heap; nil in host memory
 
-	stuck atomic.Pointer[error] // the kernel that does not end, of Abandon
+	stuck atomic.Pointer[error] // error of the kernel that does not end, from Abandon
 }
 
-// Init makes a World of the group's ranks, PE i being rank i, and takes the group over: Finalize
-// closes it. Collective.
+// Init creates a World of the group's ranks; PE i is rank i. It takes ownership of the group, which
+// Finalize closes. Collective.
 func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 	w := &World{cfg: cfg}
 	w.pes = peers.New(g, peers.Options{Timeout: cfg.Timeout, Interrupt: cfg.Interrupt, Log: cfg.Log})
@@ -68,7 +68,7 @@ func Init(ctx context.Context, g bootstrap.Group, cfg Config) (*World, error) {
 	return w, nil
 }
 
-// open gets everything, PE by PE alike.
+// open creates everything, in the same order on all PEs.
 func (w *World) open(ctx context.Context) (err error) {
 	cause := w.cfg.validate(os.DirFS("/"))
 	if cause == nil {
@@ -113,7 +113,7 @@ func (w *World) open(ctx context.Context) (err error) {
 	return err
 }
 
-// connect opens the network, if one is needed. Collective.
+// connect opens the network, if some PEs need it. Collective.
 func (w *World) connect(ctx context.Context) (err error) {
 	any, apart := w.where.Apart()
 	if !any {
@@ -128,9 +128,9 @@ func (w *World) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// regionsOf returns the regions of the block that has n bytes at addr, nil if there is none.
+// regionsOf returns the regions of the block with n bytes at addr, nil if it is not symmetric.
 func (w *World) regionsOf(addr, n uint64) *remote.Regions {
-	if w.heap == nil { // the network is tried before there is one
+	if w.heap == nil { // the network is probed before the heap exists
 		return nil
 	}
 	if b, _ := w.heap.BlockAt(addr, n); b != nil {
@@ -139,11 +139,11 @@ func (w *World) regionsOf(addr, n uint64) *remote.Regions {
 	return nil
 }
 
-// Failed returns why the World is broken for good, nil as long as it is not. The cause wraps a
-// *bootstrap.RankError where a PE has died.
+// Failed returns why the World is broken, nil if it is not. The cause wraps a *bootstrap.RankError
+// if a PE has died.
 func (w *World) Failed() error { return w.pes.Failed() }
 
-// Broken returns a channel that is closed when the World is broken for good. Failed then says why.
+// Broken returns a channel that is closed when the World breaks. Failed then returns the cause.
 func (w *World) Broken() <-chan struct{} { return w.pes.Broken() }
 
 // Ended returns a channel that is closed when Finalize begins to free what the World has.
@@ -153,8 +153,8 @@ func (w *World) Ended() <-chan struct{} { return w.pes.Ended() }
 // stopped, so Finalize does not wait long for it.
 func (w *World) NoteTimeout() { w.pes.NoteTimeout() }
 
-// Abandon breaks the World for good, because of a kernel that does not end. Finalize then leaves
-// the heap on the GPU allocated: drivers block when they free memory that a kernel uses.
+// Abandon breaks the World because of a kernel that does not end. Finalize then leaves the heap on
+// the GPU allocated, because drivers block when they free memory that a kernel uses.
 func (w *World) Abandon(cause error) {
 	w.stuck.CompareAndSwap(nil, &cause)
 	w.pes.Fail(cause)
@@ -163,8 +163,8 @@ func (w *World) Abandon(cause error) {
 // lastMeeting is how long Finalize waits for other PEs after a wait for one of them has timed out.
 const lastMeeting = time.Second
 
-// Finalize waits for all PEs and frees everything. No other call may be on its way. Collective.
-// Once the World is broken, or a wait for another PE has timed out, it returns within 2 s.
+// Finalize waits for all PEs and frees everything. No other call may be in progress. Collective. If
+// the World is broken, or a wait for another PE has timed out, it returns within 2 s.
 func (w *World) Finalize(ctx context.Context) error {
 	if !w.pes.Shut() {
 		return nil
@@ -195,7 +195,7 @@ func (w *World) Finalize(ctx context.Context) error {
 	return nil
 }
 
-// close frees what there is.
+// close frees everything that was created.
 func (w *World) close() error {
 	w.pes.End()
 	var errs []error
@@ -222,11 +222,11 @@ func (w *World) close() error {
 	return errors.Join(append(errs, w.pes.Close())...)
 }
 
-// lastKernels is how long a World that ends badly waits for its kernels on streams.
+// lastKernels is how long a failing World waits for its kernels on streams.
 const lastKernels = 500 * time.Millisecond
 
-// stilled is an error if kernels still use the memory of the World, which then stays: taken from
-// under them, the GPU would be lost to the whole process.
+// stilled returns an error if kernels still use the memory of the World. It is then kept: freeing
+// it would make the GPU unusable for the whole process.
 func (w *World) stilled() error {
 	if cause := w.stuck.Load(); cause != nil {
 		return fmt.Errorf("the heap on the GPU was not freed: %w", *cause)
@@ -237,32 +237,32 @@ func (w *World) stilled() error {
 	if errors.Is(err, device.ErrTimeout) {
 		return fmt.Errorf("the heap on the GPU was not freed, because kernels still use it: %w", err)
 	}
-	return nil // done, or the GPU is lost
+	return nil // finished, or the GPU is lost
 }
 
-// MyPE is this PE's number, NPEs how many there are.
+// MyPE returns this PE's number.
 func (w *World) MyPE() int { return w.pes.Me }
 func (w *World) NPEs() int { return w.pes.N }
 
-// Fence orders what this PE puts, and its atomics: what a PE gets of them before is visible there
-// before what it gets later.
+// Fence orders this PE's puts and atomics: those before the fence are visible at a PE before those
+// after it.
 func (w *World) Fence() error { return w.order.Fence() }
 
-// Quiet returns when everything that this PE has put is visible to all, its gets have arrived, and
-// its atomics are done.
+// Quiet returns when all puts of this PE are visible to all PEs, its gets have arrived, and its
+// atomics are complete.
 func (w *World) Quiet() error { return w.order.Quiet() }
 
-// Device is the GPU whose memory this PE's heap is, nil for host memory.
+// Device returns the GPU of this PE's heap, nil for host memory.
 func (w *World) Device() *device.Device { return w.cfg.Device }
 
 // Closed reports whether Finalize was called.
 func (w *World) Closed() bool { return w.pes.Closed() }
 
-// Ptr is where PE pe's copy of what is at the symmetric address addr can be loaded and stored, 0 if
-// it cannot (shmem_ptr).
+// Ptr returns the address at which PE pe's copy of the symmetric address addr can be loaded and
+// stored, 0 if it is not mapped (shmem_ptr).
 func (w *World) Ptr(addr uint64, pe int) uint64 { return w.heap.Ptr(addr, pe) }
 
-// placeOfHeap says what the heap's memory is of.
+// placeOfHeap describes the memory of the heap.
 func (w *World) placeOfHeap() string {
 	if w.gpu == nil {
 		return "host memory"

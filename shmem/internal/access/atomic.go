@@ -9,8 +9,8 @@ import (
 	"mori/core/memory"
 )
 
-// An AtomicOp is what an atomic does with the word that is there, x, and its value, v. The numbers
-// are upstream's atomicType.
+// An AtomicOp is an atomic operation on the word x with the value v. The numbers are upstream's
+// atomicType.
 type AtomicOp int
 
 // The ops of Atomic, then those of FetchAtomic, which return x.
@@ -35,7 +35,7 @@ const (
 	AtomicCompareSwap AtomicOp = 19 // v if x equals the other value, else x
 )
 
-// atomicOps say how an op is done over the network, where an increment is a sum.
+// atomicOps maps ops to those of core/fabric, where an increment is a sum.
 var atomicOps = [...]struct {
 	name   string
 	op     fabric.AtomicOp
@@ -62,10 +62,10 @@ func (op AtomicOp) String() string {
 // Fabric returns the operation of core/fabric that does op over a network.
 func (op AtomicOp) Fabric() fabric.AtomicOp { return atomicOps[op].op }
 
-// Signal reports whether op is of a signal, a word of 8 bytes.
+// Signal reports whether op is an op on a signal, a word of 8 bytes.
 func (op AtomicOp) Signal() bool { return atomicOps[op].signal }
 
-// Atomic64 does op on the word at addr and returns what was there.
+// Atomic64 applies op to the word at addr and returns its previous value.
 func Atomic64(op AtomicOp, addr, v, compare uint64) uint64 {
 	switch op {
 	case AtomicFetch:
@@ -93,7 +93,7 @@ func Atomic64(op AtomicOp, addr, v, compare uint64) uint64 {
 	return memory.Swap64(addr, v)
 }
 
-// Atomic32 is Atomic64 of half words.
+// Atomic32 is Atomic64 for 4-byte words.
 func Atomic32(op AtomicOp, addr uint64, v, compare uint32) uint32 {
 	switch op {
 	case AtomicFetch:

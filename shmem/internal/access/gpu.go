@@ -16,40 +16,40 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A GPU moves the bytes of heaps on GPUs: copies by the driver, atomics by a kernel of one thread.
-// It is of one device, this PE's, which reaches what is mapped of others'.
+// A GPU accesses heaps on GPUs: the driver copies, and a kernel of one thread executes atomics. It
+// is bound to this PE's device, which also reaches the mapped memory of other PEs' devices.
 //
-// What blocks takes a lane, and is done when the call returns, so blocking calls are ordered. What
-// does not goes to one stream, in order. No stream of the user's is waited for: what a kernel
-// writes is there for calls here after the user has waited for the kernel.
+// Blocking calls use a lane each and are complete when they return, so they are ordered.
+// Non-blocking calls use one stream, in order. Calls do not wait for the user's streams: the user
+// waits for a kernel before a call here reads its results.
 type GPU struct {
 	Device  *device.Device
-	timeout time.Duration // of a wait, 0: none
-	ask     func() error  // whether to go on waiting; nil: always
+	timeout time.Duration // time limit of a wait, 0: none
+	ask     func() error  // returns an error to end a wait; nil: never ends one
 
-	// Known reports whether n bytes at addr exist as long as this GPU is in use, so that Check
-	// need not ask the driver. Nil knows no memory.
+	// Known reports whether n bytes at addr exist as long as this GPU is in use. Check then need
+	// not query the driver. A nil Known knows no memory.
 	Known func(addr, n uint64) bool
 
 	mu    sync.Mutex
-	lanes []*lane // free ones
-	all   []*lane // all that there are
+	lanes []*lane // free lanes
+	all   []*lane // all lanes
 	later *device.Stream
-	due   uint64 // bytes that later was given since settle
+	due   uint64 // bytes queued on later since settle
 
 	load   sync.Mutex
-	module *device.Module // of atomics, once somebody asked
+	module *device.Module // kernel for atomics, loaded on first use
 	amo    *device.Function
 }
 
-// NewGPU returns the access to memory with device d. A wait ends after timeout, where 0 is none,
-// and when ask returns an error; a nil ask always goes on.
+// NewGPU returns the access to memory through device d. A wait ends after timeout (0: never) or
+// when ask returns an error. ask may be nil.
 func NewGPU(d *device.Device, timeout time.Duration, ask func() error) *GPU {
 	return &GPU{Device: d, timeout: timeout, ask: ask}
 }
 
-// Prepare has n lanes and the kernel of atomics there before they are needed: to make them may wait
-// for what runs on the device.
+// Prepare creates n lanes and loads the atomics kernel in advance, because creating them may wait
+// for work that runs on the device.
 func (g *GPU) Prepare(n int) error {
 	lanes := make([]*lane, 0, n)
 	for range n {
@@ -66,8 +66,7 @@ func (g *GPU) Prepare(n int) error {
 	return err
 }
 
-// Wait waits for a stream, as long as waits of a World may last, and asks every now and then
-// whether to go on.
+// Wait waits for a stream within the World's time limit, and calls ask from time to time.
 func (g *GPU) Wait(s *device.Stream) error {
 	for begin := time.Now(); ; {
 		slice := peers.AskEvery
@@ -98,15 +97,15 @@ func (g *GPU) Move(dst, src, n uint64) error {
 	return g.Copy(dst, src, n)
 }
 
-// Check refuses what is neither memory of a device nor of this process: a driver would end the
-// process over it. A question to a driver takes as long as a put of few bytes may, so memory of
-// heaps is not asked about, and one allocation is asked about once.
+// Check rejects addresses that are neither device memory nor memory of this process. A driver would
+// end the process over them. Querying a driver takes as long as a small put, so Check does not
+// query memory of heaps, and queries an allocation only once.
 func (g *GPU) Check(addr, n uint64) error {
 	if n == 0 || g.Known != nil && g.Known(addr, n) {
 		return nil
 	}
 	p, err := device.Lookup(addr)
-	if err == nil && p.Kind != device.Unknown && addr+n-1-p.Base >= p.Bytes { // it ends in another one, or the driver does not know
+	if err == nil && p.Kind != device.Unknown && addr+n-1-p.Base >= p.Bytes { // the range ends in another allocation, or the driver does not know it
 		p, err = device.Lookup(addr + n - 1)
 	}
 	if err != nil {
@@ -128,7 +127,7 @@ func (g *GPU) Copy(dst, src, n uint64) error {
 	return g.use(n, func(l *lane) error { return l.stream.Copy(dst, src, n) }, nil)
 }
 
-// copyOverlap goes through memory of its own, as a driver's copies may go in any order.
+// copyOverlap copies through a buffer, because a driver may copy in any order.
 func (g *GPU) copyOverlap(dst, src, n uint64) error {
 	between, err := g.Device.Alloc(n)
 	if err != nil {
@@ -177,7 +176,7 @@ func (g *GPU) Settle() error {
 	return g.await(s, due)
 }
 
-// Follow lets a stream wait for what was moved later.
+// Follow makes a stream wait for what was queued with MoveLater.
 func (g *GPU) Follow(s *device.Stream) (err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,7 +190,7 @@ func (g *GPU) Follow(s *device.Stream) (err error) {
 	if err = e.Record(g.later); err == nil {
 		err = s.After(e)
 	}
-	return errors.Join(err, e.Close()) // the driver keeps an event that is waited for
+	return errors.Join(err, e.Close()) // the driver keeps an event that a stream waits for
 }
 
 func (g *GPU) MoveStrided(dst, dstep, src, sstep, size, count uint64) error {
@@ -227,7 +226,8 @@ func (g *GPU) Clear(at, n uint64) error {
 	return g.use(n, func(l *lane) error { return l.stream.Set(at, 0, n) }, nil)
 }
 
-// Atomic loads and stores by copies, which are whole for a word, and lets a kernel do all else.
+// Atomic uses copies for loads and stores, which are atomic for a word, and a kernel for all other
+// ops.
 func (g *GPU) Atomic(op AtomicOp, size int, at, value, compare uint64) (old uint64, err error) {
 	result := func(l *lane) { old = LoadWord(l.words.Addr(), size) }
 	switch op {
@@ -251,7 +251,7 @@ func (g *GPU) Atomic(op AtomicOp, size int, at, value, compare uint64) (old uint
 	return old, err
 }
 
-// atomics is the kernel of one atomic, native/kernels/shmem/host_atomic.cpp.
+// atomics is the kernel that executes one atomic, native/kernels/shmem/host_atomic.cpp.
 func (g *GPU) atomics() (*device.Function, error) {
 	g.load.Lock()
 	defer g.load.Unlock()
@@ -270,7 +270,7 @@ func (g *GPU) atomics() (*device.Function, error) {
 	return f, nil
 }
 
-// Close gives everything back. Nothing may be on its way.
+// Close frees everything. No operation may be pending.
 func (g *GPU) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -288,7 +288,7 @@ func (g *GPU) Close() error {
 	return errors.Join(errs...)
 }
 
-// NoMemory adds what callers of this package branch on to a device's answer.
+// NoMemory maps a device's error to the errors that callers of this package check for.
 func NoMemory(err error) error {
 	if errors.Is(err, device.ErrNoMemory) {
 		return fmt.Errorf("%w: %w", err, peers.ErrNoMemory)
@@ -296,7 +296,7 @@ func NoMemory(err error) error {
 	return err
 }
 
-// KindOf returns what core/fabric calls a device's memory.
+// KindOf returns core/fabric's kind of a device's memory.
 func KindOf(d *device.Device) fabric.MemKind {
 	if d.Vendor == device.HIP {
 		return fabric.MemHIP
@@ -304,7 +304,7 @@ func KindOf(d *device.Device) fabric.MemKind {
 	return fabric.MemCUDA
 }
 
-// OnDevice reports whether all of size bytes at addr is memory of GPUs.
+// OnDevice reports whether all of size bytes at addr are GPU memory.
 func OnDevice(addr, size uint64) bool {
 	first, err := device.Lookup(addr)
 	last, err2 := device.Lookup(addr + size - 1)

@@ -10,17 +10,17 @@ import (
 	"mori/core/device"
 )
 
-// A lane is a stream of its own, with pinned words of its own for what a kernel answers.
+// A lane is a stream with pinned words for the results of kernels.
 type lane struct {
 	stream *device.Stream
 	words  *device.HostMemory
 	args   device.Args
 }
 
-// laneBytes are the words of a lane: the result of an atomic.
+// laneBytes is the size of a lane's words: the result of an atomic.
 const laneBytes = 64
 
-// take returns a free lane, or a new one.
+// take returns a free lane, or creates one.
 func (g *GPU) take() (*lane, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -42,16 +42,16 @@ func (g *GPU) take() (*lane, error) {
 	return l, nil
 }
 
-// Copies are looked after without a pause for as long as they take on a slow link, as a nap lasts
-// 55 µs and more, and a copy of 64 MiB over NVLink 180. A CPU that copied the bytes itself would
-// not be free for any longer.
+// The waiter polls without pause for the time that the copy takes on a slow link. A nap lasts at
+// least 55 µs, and a copy of 64 MiB over NVLink 180. A CPU that copied the bytes itself would be
+// busy for as long.
 const (
 	spinAtLeast = 50 * time.Microsecond
 	spinAtMost  = 2 * time.Millisecond
-	slowLink    = 100 // bytes in a nanosecond
+	slowLink    = 100 // bytes per nanosecond
 )
 
-// await waits for a stream that was given copies of n bytes.
+// await waits for a stream on which copies of n bytes are queued.
 func (g *GPU) await(s *device.Stream, n uint64) error {
 	most := min(spinAtLeast+time.Duration(n/slowLink), spinAtMost)
 	for begin := time.Now(); time.Since(begin) < most; runtime.Gosched() {
@@ -62,8 +62,8 @@ func (g *GPU) await(s *device.Stream, n uint64) error {
 	return g.Wait(s)
 }
 
-// use gives work of n bytes to a lane and waits for it, then calls done, if it is not nil. A lane
-// whose work does not end is not used again.
+// use runs work of n bytes on a lane and waits for it, then calls done unless it is nil. A lane
+// whose work does not end is not reused.
 func (g *GPU) use(n uint64, work func(l *lane) error, done func(l *lane)) error {
 	l, err := g.take()
 	if err != nil {

@@ -13,35 +13,35 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A Memory touches the memory of blocks, this PE's and what is mapped here of others'. Where it is
-// decides how: Host by loads and stores, GPU by what a driver does. Nothing else in this package
-// touches a heap by its address.
+// A Memory accesses blocks: this PE's parts, and those of other PEs that are mapped here. Host uses
+// loads and stores, GPU uses the driver. No other code of this package accesses a heap by its
+// address.
 type Memory interface {
-	// Move copies n bytes between memory of a block and any memory of this process, which the user
-	// says is there. What is put is visible to its PE afterwards. Parts that overlap are copied as if
-	// the source were read before.
+	// Move copies n bytes between a block and any memory of this process, which the caller
+	// guarantees to exist. A put is visible to its PE afterwards. Overlapping parts are copied as
+	// if the source were read first.
 	Move(dst, src, n uint64) error
 
-	// MoveLater is move that may return before it is done, which settle waits for.
+	// MoveLater is Move that may return before the copy has completed. Settle waits for it.
 	MoveLater(dst, src, n uint64) error
 
-	// MoveStrided is move of count elements of size bytes, so many bytes apart.
+	// MoveStrided is Move of count elements of size bytes with strides.
 	MoveStrided(dst, dstep, src, sstep, size, count uint64) error
 
-	// Copy is move between memory that is known to be there.
+	// Copy is Move between two ranges that are known to exist.
 	Copy(dst, src, n uint64) error
 
-	// Atomic does op on the word of 4 or 8 bytes at at, and returns what was there.
+	// Atomic applies op to the word of 4 or 8 bytes at at, and returns its previous value.
 	Atomic(op AtomicOp, size int, at, value, compare uint64) (old uint64, err error)
 
-	// Load returns where n bytes at at can be loaded: there, or in buf, to which they are brought, or
-	// a longer one that takes its place.
+	// Load returns an address from which n bytes at at can be loaded: at itself, or buf, into which
+	// it copies them. It replaces buf by a longer one if needed.
 	Load(at, n uint64, buf []byte) (uint64, []byte, error)
 
-	// Clear makes zeros of n bytes.
+	// Clear sets n bytes to zero.
 	Clear(at, n uint64) error
 
-	// Settle waits until all that was moved later is done.
+	// Settle waits for all copies of MoveLater.
 	Settle() error
 }
 
@@ -56,7 +56,8 @@ func (Host) Move(dst, src, n uint64) error {
 	return nil
 }
 
-// moveDevice is move to or from memory of a GPU, whose driver does it; why is why the CPU does not.
+// moveDevice is Move to or from GPU memory, by its driver. why is the reason why the CPU cannot
+// copy.
 func moveDevice(dst, src, n uint64, why error) error {
 	for _, at := range []uint64{dst, src} {
 		if p, err := device.Lookup(at); err == nil && p.Kind == device.OnDevice && p.Device != nil {
@@ -98,12 +99,13 @@ func (Host) Clear(at, n uint64) error {
 
 func (Host) Settle() error { return nil }
 
-// Unmapped returns the error for a local address that is no memory of this process.
+// Unmapped returns the error for a local address that is not mapped in this process.
 func Unmapped(err error) error {
 	return fmt.Errorf("the local memory is not mapped: %w (%w)", peers.ErrInvalid, err)
 }
 
-// Span returns how many bytes nelems elements of elem bytes take up that are stride elements apart.
+// Span returns the number of bytes from the first to the last of nelems elements of elem bytes with
+// the given stride.
 func Span(stride int64, nelems, elem uint64) (uint64, error) {
 	if elem == 0 {
 		return 0, fmt.Errorf("elements of 0 bytes: %w", peers.ErrInvalid)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package arena gives out parts of a symmetric heap by offset. It does no I/O and keeps no time:
-// PEs that make the same calls get the same answers.
+// Package arena allocates parts of a symmetric heap by offset. It does no I/O and is deterministic:
+// PEs that make the same calls get the same offsets.
 package arena
 
 import (
@@ -13,19 +13,19 @@ const (
 	// Grain divides all sizes and offsets.
 	Grain = 256
 
-	// Reserved is how many bytes at the start of a heap are never given out. They are the words
-	// that barriers of kernels use (kSyncWords of state.hpp), so no allocation has offset 0.
+	// Reserved is the number of bytes at the start of a heap that are never allocated. They are the
+	// words of the kernels' barriers (kSyncWords of state.hpp), so no allocation has offset 0.
 	Reserved = 1024
 )
 
-// An Arena allocates best fit: the smallest free part that is large enough, the first of equal
-// ones. Free neighbours are joined.
+// An Arena allocates best fit: the smallest free extent that is large enough, the first of equal
+// ones. It merges neighbouring free extents.
 type Arena struct {
-	size  uint64            // of the heap as it is now
-	limit uint64            // that it may grow to
-	free  []extent          // sorted, none touches another
-	live  map[uint64]uint64 // size by offset, of what is given out
-	used  uint64            // bytes given out
+	size  uint64            // present size of the heap
+	limit uint64            // maximum size of the heap
+	free  []extent          // sorted by offset, never adjacent
+	live  map[uint64]uint64 // size of each allocation, by offset
+	used  uint64            // allocated bytes
 }
 
 // An extent is a part of the heap.
@@ -52,14 +52,14 @@ func (a *Arena) Grow(size uint64) {
 // RoundUp rounds n up to a multiple of align, a power of two. It wraps to 0 if there is none.
 func RoundUp(n, align uint64) uint64 { return (n + align - 1) &^ (align - 1) }
 
-// fits says where size bytes would begin in e.
+// fits returns the offset at which size bytes would start in e.
 func (e extent) fits(size, align uint64) (at uint64, ok bool) {
 	at = RoundUp(e.at, align)
 	return at, at >= e.at && at <= e.end() && e.end()-at >= size
 }
 
-// Alloc gives out size bytes, not 0, at a multiple of align, a power of two. It reports false if no
-// free part is large enough.
+// Alloc allocates size bytes (not 0) at a multiple of align, a power of two. It returns false if no
+// free extent is large enough.
 func (a *Arena) Alloc(size, align uint64) (at uint64, ok bool) {
 	size, align = RoundUp(size, Grain), max(align, Grain)
 	best := -1
@@ -88,7 +88,7 @@ func (a *Arena) Alloc(size, align uint64) (at uint64, ok bool) {
 	return at, true
 }
 
-// Need returns how large the heap must be for Alloc to succeed, 0 if it may not grow that far.
+// Need returns the heap size that Alloc needs to succeed, 0 if the limit does not allow it.
 func (a *Arena) Need(size, align uint64) uint64 {
 	size, align = RoundUp(size, Grain), max(align, Grain)
 	from := a.size
@@ -112,7 +112,7 @@ func (a *Arena) Release(at uint64) (size uint64, ok bool) {
 	return size, ok
 }
 
-// give adds a free part, joined with those that it touches.
+// give adds a free extent and merges it with its neighbours.
 func (a *Arena) give(e extent) {
 	i, _ := slices.BinarySearchFunc(a.free, e, func(x, y extent) int { return cmp.Compare(x.at, y.at) })
 	from, to := i, i
@@ -127,7 +127,7 @@ func (a *Arena) give(e extent) {
 	a.free = slices.Replace(a.free, from, to, e)
 }
 
-// Largest returns the size of the largest allocation that could succeed, without alignment, if the
+// Largest returns the size of the largest allocation that would succeed, ignoring alignment, if the
 // heap grew to its limit.
 func (a *Arena) Largest() (n uint64) {
 	if a.limit > a.size {
@@ -142,17 +142,17 @@ func (a *Arena) Largest() (n uint64) {
 	return n
 }
 
-// Live reports whether an allocation begins at an offset.
+// Live reports whether an allocation starts at an offset.
 func (a *Arena) Live(at uint64) bool { return a.live[at] > 0 }
 
-// Size returns the size of the heap as it is now.
+// Size returns the present size of the heap.
 func (a *Arena) Size() uint64 { return a.size }
 
-// Used returns how many bytes are given out.
+// Used returns the number of allocated bytes.
 func (a *Arena) Used() uint64 { return a.used }
 
-// Free returns how many bytes could be given out if the heap grew to its limit.
+// Free returns the number of bytes that could be allocated if the heap grew to its limit.
 func (a *Arena) Free() uint64 { return a.limit - Reserved - a.used }
 
-// Allocations returns how many allocations there are.
+// Allocations returns the number of allocations.
 func (a *Arena) Allocations() int { return len(a.live) }

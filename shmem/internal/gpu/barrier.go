@@ -10,10 +10,10 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// BarrierOnStream puts a barrier of all PEs into a stream of this PE's GPU, a cudaStream_t or
-// hipStream_t, or 0 for the default stream: what each PE has put before, on this stream or by calls
-// here, is visible to what follows on the streams of all. It does not wait. Collective: the streams
-// of all PEs meet in the order of the calls.
+// BarrierOnStream queues a barrier of all PEs on a stream of this PE's GPU: a cudaStream_t or
+// hipStream_t, or 0 for the default stream. Earlier puts of each PE, on this stream or by host
+// calls, are visible to later work on the streams of all PEs. It does not block. Collective: all
+// PEs call in the same order.
 func (k *Kernels) BarrierOnStream(stream uint64) error {
 	if err := k.barrierOn(stream); err != nil {
 		return fmt.Errorf("barrier on stream %#x: %w", stream, err)
@@ -47,7 +47,7 @@ func (k *Kernels) barrierOn(stream uint64) error {
 	return k.side.launch(f, s)
 }
 
-// launch puts the barrier's kernel into a stream, and an event behind it.
+// launch queues the barrier's kernel on a stream, followed by an event.
 func (s *Side) launch(f *device.Function, on *device.Stream) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,7 +68,7 @@ func (s *Side) launch(f *device.Function, on *device.Stream) error {
 	return e.Record(on)
 }
 
-// kernel is native/kernels/shmem/barrier.cpp, which knows this World.
+// kernel is native/kernels/shmem/barrier.cpp, with the State of this World.
 func (s *Side) kernel() (*device.Function, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// Kernels are the calls for kernels of this PE's GPU. With a heap in host memory they have no
-// effect or return an error that wraps errors.ErrUnsupported.
+// Kernels has the calls for kernels of this PE's GPU. With a heap in host memory they do nothing or
+// return an error that wraps errors.ErrUnsupported.
 type Kernels struct {
 	pes  *peers.Group
 	side *Side // nil if the heap is in host memory
@@ -19,10 +19,9 @@ type Kernels struct {
 // NewKernels returns the calls on s, nil if the heap is in host memory.
 func NewKernels(pes *peers.Group, s *Side) *Kernels { return &Kernels{pes, s} }
 
-// State returns what kernels know of the World as an address in the GPU's memory, of a
-// mori::shmem::State (native/include/mori/shmem). It is for kernels whose module has several
-// Worlds, and which get theirs as an argument. It is 0 where the heap is in host memory, and lives
-// until Finalize.
+// State returns the address in GPU memory of this World's mori::shmem::State
+// (native/include/mori/shmem). Kernels whose module serves several Worlds take it as an argument.
+// It is 0 if the heap is in host memory, and valid until Finalize.
 func (k *Kernels) State() uint64 {
 	if k.side == nil || k.pes.Closed() {
 		return 0
@@ -30,16 +29,15 @@ func (k *Kernels) State() uint64 {
 	return k.side.peers.Addr() + uint64(k.pes.N*peerBytes)
 }
 
-// Remote is a queue for kernels of this PE's GPU that come to other PEs through this host, a
-// mori::proxy::Queue of native/include/mori/proxy as its address in the GPU's memory. There is
-// none, and ok is false, if kernels reach all PEs by loads and stores (Ptr is not 0), if the heap
-// is in host memory, or if a port could not be opened, which the log says.
+// Remote returns a queue through which kernels of this PE's GPU reach other PEs via this host. It
+// is a mori::proxy::Queue (native/include/mori/proxy) at an address in GPU memory. ok is false if
+// kernels reach all PEs by loads and stores (Ptr is not 0), if the heap is in host memory, or if no
+// port could be opened; the log has the reason.
 //
-// PEs of the queue are those of the World. It reaches the PEs whose Ptr is 0; operations on others
-// end with an error. Region 0 of each PE is its heap, so that the remote offset of a symmetric
-// address is how far it is behind the heap's begin, which is Queue.local on the device and Base
-// here; local addresses are those of the heap and of registered buffers. The queue lives until
-// Finalize, and no kernel may use it longer.
+// The queue uses the PE numbers of the World and reaches the PEs whose Ptr is 0. Operations on
+// other PEs end with an error. Region 0 of each PE is its heap, so a remote offset is the distance
+// from the start of the heap (Queue.local on the device, Base here). Local addresses are those of
+// the heap and of registered buffers. No kernel may use the queue after Finalize.
 func (k *Kernels) Remote() (queue uint64, ok bool) {
 	if k.side == nil || k.pes.Closed() {
 		return 0, false
@@ -48,8 +46,8 @@ func (k *Kernels) Remote() (queue uint64, ok bool) {
 	return queue, queue != 0
 }
 
-// RemoteErr is why the queue of Remote does not reach PE pe, nil if it does: once an operation to a
-// PE has failed, it takes no more.
+// RemoteErr returns why the queue of Remote does not reach PE pe, nil if it does. After a failed
+// operation a PE accepts no more operations.
 func (k *Kernels) RemoteErr(pe int) error {
 	switch {
 	case k.side == nil || k.side.remote == nil:
@@ -62,9 +60,8 @@ func (k *Kernels) RemoteErr(pe int) error {
 	return k.side.remote.queue.Err(pe)
 }
 
-// RemoteStatus returns why a kernel could do nothing at PE pe, by the status of the
-// mori::shmem::Outcome that the kernel got. The kernel reaches the PE by the queue of Remote or by
-// that of Config.NIC.
+// RemoteStatus translates the status of a mori::shmem::Outcome into an error: why a kernel failed
+// on PE pe, which it reached by the queue of Remote or of Config.NIC.
 func (k *Kernels) RemoteStatus(pe int, status uint64) error {
 	if err := k.RemoteErr(pe); err != nil {
 		return err
@@ -72,10 +69,9 @@ func (k *Kernels) RemoteStatus(pe int, status uint64) error {
 	return k.side.remote.meaning(pe, status)
 }
 
-// ModuleInit fills in what the kernels of a module need to know of the World. The module, a
-// CUmodule or hipModule_t, is loaded on this PE's GPU. It may be repeated. The error wraps
-// device.ErrNoSymbol if the module has no kernels that use symmetric memory. When the World ends,
-// the module is cleared.
+// ModuleInit fills in the State of a module, a CUmodule or hipModule_t that is loaded on this PE's
+// GPU. It may be repeated. The error wraps device.ErrNoSymbol if no kernel of the module uses
+// symmetric memory. Finalize clears the module's State.
 func (k *Kernels) ModuleInit(id uint64) (*Module, error) {
 	if err := k.pes.Check(); err != nil {
 		return nil, fmt.Errorf("initialise a module: %w", err)

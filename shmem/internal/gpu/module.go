@@ -17,15 +17,15 @@ import (
 // A Module is code on a GPU, such as a user's or Triton's, that knows a World.
 type Module struct {
 	dev     *device.Device
-	addr    uint64           // of its State
-	base    uint64           // of the allocation that has it
-	written [stateBytes]byte // what it was filled with at last
+	addr    uint64           // address of its State
+	base    uint64           // address of the allocation that contains it
+	written [stateBytes]byte // last value written
 }
 
-// Same reports whether two are of one module.
+// Same reports whether both describe the same module.
 func (m *Module) Same(other *Module) bool { return m.dev == other.dev && m.addr == other.addr }
 
-// moduleState finds the State of a module.
+// moduleState finds the State in a module.
 func moduleState(m *device.Module, d *device.Device) (*Module, error) {
 	v, err := m.Variable(stateSymbol)
 	if err != nil {
@@ -41,8 +41,8 @@ func moduleState(m *device.Module, d *device.Device) (*Module, error) {
 	return &Module{dev: d, addr: v.Addr, base: p.Base}, nil
 }
 
-// write fills in the State. A module that was unloaded meanwhile is left alone, as far as that can
-// be seen: where it was, there is no such memory or something else.
+// write fills in the State. It skips a module that was unloaded, as far as that can be detected:
+// its address then has no memory, or other memory.
 func (m *Module) write(state [stateBytes]byte) error {
 	g := access.NewGPU(m.dev, time.Minute, nil)
 	err := m.replace(g, state)

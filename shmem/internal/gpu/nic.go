@@ -17,8 +17,8 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A nicSide is a NIC to whose queues kernels post by themselves, with one queue for each PE that
-// loads and stores do not reach.
+// A nicSide is a NIC whose queues kernels post to directly, with one queue for each PE that loads
+// and stores do not reach.
 type nicSide struct {
 	g      *access.GPU
 	nic    *gpunic.NIC
@@ -28,10 +28,10 @@ type nicSide struct {
 	peers  []uint64 // addresses of NicPeer, by PE
 }
 
-// A nicName is what a PE says to the others about its NIC.
+// A nicName is what a PE sends to the others about its NIC.
 type nicName struct {
 	Name   string
-	Ends   [][]byte // of the queue for each PE
+	Ends   [][]byte // end of the queue for each PE
 	Memory mlx5.MemoryView
 }
 
@@ -60,8 +60,8 @@ func (e gpuEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
 	return e.dev.NewWindow(addr, n)
 }
 
-// openNIC opens the NIC with that name, registers a block of the heap with it, and makes a queue
-// for each PE in far. It fills offer with what those PEs need.
+// openNIC opens the NIC with that name, registers a block of the heap, and creates a queue for each
+// PE in far. It fills offer with what those PEs need to connect.
 func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, offer *nicName) (_ *nicSide, err error) {
 	n := &nicSide{g: g, queues: make([]*gpunic.Queue, npes), peers: make([]uint64, npes)}
 	defer func() {
@@ -90,7 +90,7 @@ func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, off
 }
 
 // connect connects the queues to those of the PEs and copies their views to the device. proxy is
-// the queue for operations that the NIC does not do.
+// the queue for operations that the NIC does not support.
 func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 	views := make([]byte, len(names)*mlx5.QueueViewBytes)
 	table := make([]byte, len(names)*nicPeerBytes)
@@ -125,7 +125,7 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 	return n.g.Copy(n.table.Addr(), memory.AddrOf(all), uint64(len(all)))
 }
 
-// peer returns where the device finds a PE's NicPeer, 0 if the NIC does not reach that PE.
+// peer returns the device address of a PE's NicPeer, 0 if the NIC does not reach that PE.
 func (n *nicSide) peer(pe int) uint64 {
 	if n == nil {
 		return 0

@@ -15,8 +15,8 @@ import (
 	"mori/shmem/internal/access"
 )
 
-// openQueue makes the queue if PEs are apart. If it comes up on some PE only, none has one, and the
-// World goes on without. Collective.
+// openQueue opens the queue if some PEs are not mapped. If it fails on some PE, all PEs continue
+// without it. Collective.
 func (s *Side) openQueue(ctx context.Context) error {
 	pes := s.env.PEs
 	if s.env.Net == nil {
@@ -41,14 +41,14 @@ func (s *Side) openQueue(ctx context.Context) error {
 	pes.Log.Warn("kernels reach only the PEs whose memory is mapped", "pe", pes.Me, "error", r.why)
 	err := r.close()
 	r.port, r.queue, r.nic = nil, nil, nil
-	if s.env.NIC != "" { // the user has asked for it
+	if s.env.NIC != "" { // the user requested it
 		return errors.Join(r.why, err)
 	}
 	return errors.Join(pes.Failed(), err)
 }
 
-// Show lets operations of kernels that go by the queue name a buffer as their local side. Hide
-// takes it back. The caller calls one of the two at a time.
+// Show allows kernels to use a buffer as the local side of operations on the queue. Hide withdraws
+// it. The caller calls one of the two at a time.
 func (s *Side) Show(addr, size uint64) (hide func() error, err error) {
 	if s == nil || s.remote.device() == 0 {
 		return nil, nil

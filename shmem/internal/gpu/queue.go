@@ -15,27 +15,27 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// A queueSide is how kernels of this PE's GPU come to PEs that its loads and stores do not reach:
-// they post to a queue, which a thread of the host serves over the provider of the World's network,
-// by an endpoint of its own.
+// A queueSide lets kernels of this PE's GPU reach PEs that loads and stores do not reach. Kernels
+// post to a queue. A host thread serves it over the provider of the World's network, with its own
+// endpoint.
 type queueSide struct {
 	port   *proxy.Port
 	queue  *proxy.Queue
 	local  []proxy.Local
-	server *proxy.AtomicServer // where peers ask for atomics on this PE's heap
-	words  *access.GPU         // which does them
-	nic    *nicSide            // to whose queues kernels post what it does, if Config.NIC says so
-	why    error               // why there is no queue
+	server *proxy.AtomicServer // where peers request atomics on this PE's heap
+	words  *access.GPU         // executes them
+	nic    *nicSide            // the NIC that kernels post to, if Config.NIC is set
+	why    error               // why the queue is missing
 }
 
-// A queueName is what PEs exchange about their ports.
+// A queueName is what PEs send each other about their ports.
 type queueName struct {
 	Addr    fabric.Addr
 	Regions []proxy.Shown // the heap, and the atomic server
 	NIC     nicName
 }
 
-// device is the address of the queue, 0 if there is none.
+// device returns the device address of the queue, 0 if there is none.
 func (r *queueSide) device() uint64 {
 	if r == nil || r.queue == nil {
 		return 0
@@ -43,7 +43,7 @@ func (r *queueSide) device() uint64 {
 	return r.queue.Device()
 }
 
-// whyNot is why there is no queue.
+// whyNot returns why the queue is missing.
 func (r *queueSide) whyNot() error {
 	if r == nil || r.why == nil {
 		return errors.ErrUnsupported
@@ -51,8 +51,8 @@ func (r *queueSide) whyNot() error {
 	return r.why
 }
 
-// failed is why the first of these PEs takes no more, nil if all do: what kernels put to it since
-// is lost, whether they have noticed or not.
+// failed returns why the first of these PEs accepts no more operations, nil if all do. Puts that
+// kernels have posted since are lost, even if the kernels have not noticed.
 func (r *queueSide) failed(pes []int) error {
 	if r == nil || r.queue == nil {
 		return nil
@@ -65,11 +65,11 @@ func (r *queueSide) failed(pes []int) error {
 	return nil
 }
 
-// What waits for the queue say that are no errors of the network: kRefused, kTimeout and kStopped
-// of native/include/mori/proxy/layout.hpp.
+// The statuses of a wait that are not network errors: kRefused, kTimeout and kStopped of
+// native/include/mori/proxy/layout.hpp.
 const statusRefused, statusTimeout, statusStopped = 0x10001, 0x10002, 0x10003
 
-// meaning returns why a kernel could do nothing at PE pe, by the status that the kernel got.
+// meaning translates the status that a kernel got for an operation on PE pe into an error.
 func (r *queueSide) meaning(pe int, status uint64) error {
 	if err := r.queue.Err(pe); err != nil {
 		return err
@@ -91,7 +91,7 @@ func (r *queueSide) meaning(pe int, status uint64) error {
 	return fabric.Errno(status)
 }
 
-// open opens the port and registers what region 0 is.
+// open opens the port and registers region 0.
 func (r *queueSide) open(ctx context.Context, s *Side, mine *queueName) (err error) {
 	provider := s.env.Net.Provider()
 	hints := remote.Hints(provider, true)
@@ -118,12 +118,12 @@ func (r *queueSide) open(ctx context.Context, s *Side, mine *queueName) (err err
 	return err
 }
 
-// warmBytes are written to each PE before kernels run: at the first op of a size providers make
-// what they need for the memory of GPUs, and drivers may have that wait for kernels. The heaps are
-// all zeros then.
+// warmBytes are written to each PE before kernels run. At the first op of a size, providers
+// allocate what they need for GPU memory, and drivers may make that wait for running kernels. The
+// heaps still contain zeros then.
 const warmBytes = 4 << 20
 
-// reach opens the way to the ports of the PEs that are far, and makes the queue.
+// reach connects to the ports of the PEs in far and creates the queue.
 func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err error) {
 	routes := make([]proxy.Peer, s.env.PEs.N)
 	nics, without := make([]nicName, s.env.PEs.N), []int(nil)
@@ -162,11 +162,11 @@ func (r *queueSide) reach(ctx context.Context, s *Side, blobs [][]byte) (err err
 	return r.nic.connect(s.env.PEs.Me, nics, r.queue.Device())
 }
 
-// changes are the atomics that peers request, as access.GPU does them.
+// changes executes the atomics that peers request, through access.GPU.
 var changes = map[fabric.AtomicOp]access.AtomicOp{fabric.AtomicSum: access.AtomicFetchAdd, fabric.AtomicBAnd: access.AtomicFetchAnd, fabric.AtomicBOr: access.AtomicFetchOr,
 	fabric.AtomicBXor: access.AtomicFetchXor, fabric.AtomicRead: access.AtomicFetch, fabric.AtomicWrite: access.AtomicSwap, fabric.AtomicCSwap: access.AtomicCompareSwap}
 
-// change does an atomic on this PE's heap for a kernel of another PE.
+// change executes an atomic on this PE's heap for a kernel of another PE.
 func (r *queueSide) change(c proxy.Change) (old uint64, err error) {
 	op, ok := changes[c.Op]
 	if !ok {
@@ -175,7 +175,7 @@ func (r *queueSide) change(c proxy.Change) (old uint64, err error) {
 	return r.words.Atomic(op, c.Word, c.Addr, c.Value, c.Compare)
 }
 
-// shut ends what is pending: no byte of it can land here afterwards, and kernels that wait for it
+// shut ends all pending operations. No byte of them can land here afterwards, and waiting kernels
 // get an error.
 func (r *queueSide) shut() error {
 	if r == nil || r.port == nil {
@@ -184,7 +184,7 @@ func (r *queueSide) shut() error {
 	return r.port.Close()
 }
 
-// close frees the queue, which no kernel may use any more.
+// close frees the queue. No kernel may use it any more.
 func (r *queueSide) close() error {
 	if r == nil {
 		return nil

@@ -22,9 +22,9 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// What kernels know of a World is a State of native/include/mori/shmem/state.hpp, which is filled
-// into the variable mori_shmem_state of each module, and lies behind the table of peers, too. This
-// is its layout, and that of what it points to.
+// A State of native/include/mori/shmem/state.hpp is what kernels know of a World. It is written to
+// the variable mori_shmem_state of each module, and also after the table of peers. This is its
+// layout, and that of the structs it points to.
 const (
 	stateSymbol  = "mori_shmem_state"
 	stateVersion = 1
@@ -32,13 +32,13 @@ const (
 
 	peerBytes = 16
 
-	// How a Peer is reached: not at all (0), by loads and stores, or by the queue of queueSide, or by
-	// one of nicSide.
+	// How a Peer is reached: not at all (0), by loads and stores, by the queue of queueSide, or by
+	// a queue of nicSide.
 	transportP2P    = 1
 	transportRemote = 2
 	transportNIC    = 3
 
-	// WaitReport of native/include/mori/device/report.hpp.
+	// WaitReport mirrors native/include/mori/device/report.hpp.
 	reportAddress  = 0
 	reportExpected = 8
 	reportSeen     = 16
@@ -48,22 +48,22 @@ const (
 	reportBytes    = 40
 )
 
-// An Env is what the GPU side needs of its World.
+// An Env is what the GPU side needs from its World.
 type Env struct {
 	PEs  *peers.Group
-	GPU  *access.GPU     // touches the heap
+	GPU  *access.GPU     // accesses the heap
 	Net  *remote.Network // to PEs that loads and stores do not reach; nil if there are none
 	Main *heap.Block     // the heap; nil in isolation
-	Host string          // address that PEs of other hosts reach this one at
-	NIC  string          // to whose queues kernels post by themselves; "": the host posts for them
+	Host string          // address for PEs of other hosts
+	NIC  string          // NIC whose queues kernels post to; "": the host posts for them
 }
 
-// A Side is what kernels of this PE's GPU need: where the heaps are, and a place for reports of
-// waits that gave up.
+// A Side is what kernels of this PE's GPU need: the locations of the heaps, and a buffer for
+// reports of waits that timed out.
 type Side struct {
 	env    Env
 	far    []int      // PEs that loads and stores do not reach
-	remote *queueSide // to those; nil if there are none
+	remote *queueSide // the queue to those; nil if there are none
 	sync   *heap.Block
 	peers  *device.Memory
 	report *device.HostMemory
@@ -71,21 +71,21 @@ type Side struct {
 
 	mu      sync.Mutex
 	modules []*Module
-	barrier *device.Function // nil where there are no barriers
+	barrier *device.Function // nil if barriers are not supported
 	own     *device.Module
-	met     map[uint64]*device.Event // by stream: its latest barrier is over
+	met     map[uint64]*device.Event // by stream: event after its latest barrier
 }
 
-// noTimeout is the limit of kernels if waits of the World may last for ever.
+// noTimeout is the limit of kernels if the World has no time limit.
 const noTimeout = time.Duration(math.MaxInt64)
 
-// reachesAll reports whether kernels come to all PEs.
+// reachesAll reports whether kernels reach all PEs.
 func (s *Side) reachesAll() bool { return len(s.far) == 0 || s.remote.device() != 0 }
 
 func (s *Side) isFar(pe int) bool { return slices.Contains(s.far, pe) }
 
-// Open makes the GPU side. In isolation, where there is no heap, the words of barriers get a block
-// of their own. What is made is in the Side also if there is an error. Collective.
+// Open creates the GPU side. In isolation, which has no heap, the words of barriers get their own
+// block. The Side also keeps what was created before an error. Collective.
 func Open(ctx context.Context, env Env, blocks *heap.Maker) (*Side, error) {
 	s := &Side{env: env, sync: env.Main}
 	env.PEs.OnCheck(s.check)
@@ -106,14 +106,14 @@ func Open(ctx context.Context, env Env, blocks *heap.Maker) (*Side, error) {
 	}
 	err := s.fill()
 	if err == nil && s.reachesAll() {
-		// Not at the first barrier: loading may wait for what runs on the GPU, such as another PE's
-		// kernel that waits for this one's.
+		// Load now, not at the first barrier: loading may wait for running kernels, such as another
+		// PE's kernel that waits for this PE's.
 		_, err = s.kernel()
 	}
 	return s, env.PEs.AllWell(ctx, err)
 }
 
-// OwnBlock returns the block of the words of barriers, nil if they are in the heap.
+// OwnBlock returns the block with the words of barriers, nil if they are in the heap.
 func (s *Side) OwnBlock() *heap.Block {
 	if s.sync == s.env.Main {
 		return nil
@@ -121,7 +121,7 @@ func (s *Side) OwnBlock() *heap.Block {
 	return s.sync
 }
 
-// fill makes the State.
+// fill creates the State.
 func (s *Side) fill() (err error) {
 	pes := s.env.PEs
 	table := make([]byte, pes.N*peerBytes)
@@ -162,7 +162,8 @@ func (s *Side) fill() (err error) {
 	return s.env.GPU.Copy(s.peers.Addr(), memory.AddrOf(all), uint64(len(all)))
 }
 
-// Settle waits until no barrier is on its way on any stream: its kernel uses what close frees.
+// Settle waits until no barrier is pending on any stream, because its kernel uses memory that Close
+// frees.
 func (s *Side) Settle(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,11 +175,10 @@ func (s *Side) Settle(ctx context.Context) error {
 	return nil
 }
 
-// Shut ends what kernels have under way by the network.
+// Shut ends the pending network operations of kernels.
 func (s *Side) Shut() error { return s.remote.shut() }
 
-// Close takes the State back from all modules, and frees what it points to. Nothing may be on its
-// way.
+// Close clears the State in all modules and frees what it points to. Nothing may be pending.
 func (s *Side) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,8 +204,8 @@ func (s *Side) Close() error {
 	return errors.Join(errs...)
 }
 
-// check returns why the World must end: a kernel has reported that it gave up, or the queue of
-// kernels has lost a PE. It returns nil as long as all is well.
+// check returns why the World must end: a kernel has reported a timeout, or the queue of kernels
+// has lost a PE. Otherwise it returns nil.
 func (s *Side) check() error {
 	if s.report == nil {
 		return nil
@@ -216,7 +216,7 @@ func (s *Side) check() error {
 	return s.remote.failed(s.far)
 }
 
-// reported is the report of a kernel, in words.
+// reported turns the report of a kernel into an error.
 func (s *Side) reported() error {
 	word := func(off uint64) uint64 { return memory.Load64(s.report.Addr() + off) }
 	addr, who := word(reportAddress), int32(memory.Load32(s.report.Addr()+reportRank))

@@ -11,16 +11,16 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A call is what a PE calls that all PEs have to call alike.
+// A call describes a collective call, which must be the same on all PEs.
 type call struct {
 	Kind  string
-	Seq   uint64 // how many there were before
+	Seq   uint64 // number of earlier calls
 	Size  uint64 // bytes
 	Align uint64
-	At    uint64 // offset that is given out or taken back; of no block: nowhere
+	At    uint64 // offset that is allocated or freed; nowhere if there is no block
 }
 
-// nowhere is no offset.
+// nowhere is not an offset.
 const nowhere = ^uint64(0)
 
 func (c call) String() string {
@@ -42,8 +42,8 @@ const (
 	callFree       = "free"
 )
 
-// agree compares what the PEs call, and is an error on all of them if they differ. Collective;
-// a.heap.mu is held.
+// agree compares the calls of all PEs and returns an error on all of them if they differ.
+// Collective; a.heap.mu is held.
 func (a *Allocator) agree(ctx context.Context, c call) error {
 	if err := a.pes.Check(); err != nil {
 		return err

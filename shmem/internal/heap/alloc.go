@@ -11,17 +11,17 @@ import (
 	"mori/shmem/internal/arena"
 )
 
-// An allocPart is a part in one allocation of a GPU, which other processes map by its IPC handle.
+// An allocPart is a part in its own GPU allocation, which other processes map by its IPC handle.
 type allocPart struct {
 	dev  *device.Device
 	mem  *device.Memory
 	base uint64
 }
 
-// newAllocPart allocates limit bytes at a multiple of align, all zeros.
+// newAllocPart allocates limit bytes, zeroed, at a multiple of align.
 func newAllocPart(g *access.GPU, limit, align uint64) (*allocPart, error) {
 	n := limit
-	if align > arena.Grain { // what drivers align to anyway
+	if align > arena.Grain { // drivers align to this anyway
 		n += align
 	}
 	mem, err := g.Device.Alloc(n)
@@ -36,7 +36,7 @@ func newAllocPart(g *access.GPU, limit, align uint64) (*allocPart, error) {
 }
 
 func (p *allocPart) addr() uint64      { return p.base }
-func (p *allocPart) grow(uint64) error { return nil } // it has its limit from the beginning
+func (p *allocPart) grow(uint64) error { return nil } // it has its full size from the start
 func (p *allocPart) close() error      { return p.mem.Close() }
 
 func (p *allocPart) offer(o *offer) (err error) {
@@ -47,9 +47,9 @@ func (p *allocPart) offer(o *offer) (err error) {
 // An allocView is another PE's allocPart.
 type allocView struct{ mem *device.IPCMemory }
 
-// openAllocView maps another PE's allocation for g's device. Memory of this process itself is not
-// mapped once more: g's device is let at that of its owner, which is nil otherwise. To do so for
-// other processes would cost a context on each device, some hundred MiB.
+// openAllocView maps another PE's allocation for g's device. Memory of this process is not mapped
+// again: g's device gets peer access to its owner, which is nil otherwise. Doing the same for other
+// processes would need a context on each device, which costs some hundred MiB.
 func openAllocView(g *access.GPU, o *offer, owner *device.Device) (*allocView, error) {
 	if owner != nil {
 		if err := g.Device.EnablePeer(owner); err != nil {

@@ -12,24 +12,24 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// An Allocator has the collective calls that make and free symmetric memory.
+// An Allocator has the collective calls that allocate and free symmetric memory.
 type Allocator struct {
 	pes   *peers.Group
 	maker *Maker
 	heap  *Heap
-	drain func() error // waits for what this PE has queued
+	drain func() error // waits for this PE's queued operations
 
-	size, chunk uint64 // that the heap may have, and by which it grows
+	size, chunk uint64 // limit of the heap, and the step by which it grows
 
-	// With heap.mu.
-	arena  *arena.Arena // of the heap's block; nil in isolation
-	calls  uint64       // of agree
-	single uint64       // bytes of all isolated blocks
-	nextID uint64       // of an isolated block; odd, as no offset is
+	// Guarded by heap.mu.
+	arena  *arena.Arena // manages the heap's block; nil in isolation
+	calls  uint64       // calls of agree
+	single uint64       // total size of the isolated blocks
+	nextID uint64       // id of an isolated block; odd, because offsets are even
 }
 
-// Open makes the heap: its block, unless each allocation is to be a block of its own. drain waits
-// for what this PE has queued. Collective.
+// Open creates the block of the heap, unless each allocation is its own block. drain waits for this
+// PE's queued operations. Collective.
 func Open(ctx context.Context, pes *peers.Group, m *Maker, size, chunk uint64, drain func() error) (*Heap, *Allocator, error) {
 	h := newHeap(pes)
 	a := &Allocator{pes: pes, maker: m, heap: h, drain: drain, size: size, chunk: chunk, nextID: 1}
@@ -49,7 +49,7 @@ func Open(ctx context.Context, pes *peers.Group, m *Maker, size, chunk uint64, d
 	return h, a, nil
 }
 
-// Base returns where this PE's heap begins, 0 where there is none (Isolation).
+// Base returns the address of this PE's heap, 0 in Isolation.
 func (a *Allocator) Base() uint64 {
 	if a.heap.main == nil {
 		return 0
@@ -57,9 +57,9 @@ func (a *Allocator) Base() uint64 {
 	return a.heap.main.Base
 }
 
-// Malloc gives size bytes of symmetric memory, which begin at a multiple of 256 on every PE, and
-// returns their address here. The bytes are zeros the first time. Size 0 gives 0. All PEs call with
-// the same size: if they do not, none gets anything, and the error says who asked for what.
+// Malloc allocates size bytes of symmetric memory, aligned to 256 on every PE, and returns the
+// address of this PE's copy. Memory that was never allocated before is zero. Size 0 returns 0. All
+// PEs must pass the same size; otherwise no PE gets memory, and the error names each PE's request.
 // Collective.
 func (a *Allocator) Malloc(size uint64) (uint64, error) {
 	return a.malloc(request{kind: callMalloc, align: arena.Grain, size: size})
@@ -70,31 +70,31 @@ func (a *Allocator) MallocAlign(align, size uint64) (uint64, error) {
 	return a.malloc(request{kind: callMalloc, align: align, size: size})
 }
 
-// Calloc is Malloc of count times size bytes, all zeros.
+// Calloc is Malloc of count times size bytes, zeroed.
 func (a *Allocator) Calloc(count, size uint64) (uint64, error) {
 	over, n := bits.Mul64(count, size)
 	if over != 0 {
-		n = ^uint64(0) // which nobody has
+		n = ^uint64(0) // more than any PE has
 	}
 	return a.malloc(request{kind: callCalloc, align: arena.Grain, size: n})
 }
 
-// MallocHost is MallocAlign of memory that CPUs load and store, wherever the heap is.
+// MallocHost is MallocAlign of host memory, wherever the heap is.
 func (a *Allocator) MallocHost(align, size uint64) (uint64, error) {
 	return a.malloc(request{kind: callMallocHost, align: align, size: size, host: a.maker.GPU != nil})
 }
 
-// A request is for an allocation.
+// A request describes an allocation.
 type request struct {
 	kind        string
 	align, size uint64
-	host        bool // not of the heap, which is on GPUs
+	host        bool // host memory, although the heap is on GPUs
 }
 
-// alone reports whether the allocation will be a block of its own.
+// alone reports whether the allocation gets its own block.
 func (a *Allocator) alone(r request) bool { return a.arena == nil || r.host }
 
-// malloc makes the plan of an allocation, compares it with the other PEs', and carries it out.
+// malloc plans an allocation, compares the plan with the other PEs', and executes it.
 func (a *Allocator) malloc(r request) (addr uint64, err error) {
 	a.heap.mu.Lock()
 	defer a.heap.mu.Unlock()
@@ -126,7 +126,7 @@ func (a *Allocator) malloc(r request) (addr uint64, err error) {
 	return addr, nil
 }
 
-// zero makes zeros of an allocation. Nobody puts before all PEs have. Collective.
+// zero clears an allocation. No PE may put to it before all PEs have cleared theirs. Collective.
 func (a *Allocator) zero(ctx context.Context, addr, size uint64) error {
 	b, _, err := a.heap.Locate(addr, size)
 	if err == nil {
@@ -135,7 +135,7 @@ func (a *Allocator) zero(ctx context.Context, addr, size uint64) error {
 	return a.pes.AllWell(ctx, err)
 }
 
-// reserve takes size bytes of the heap, and returns nowhere if the heap has to grow for them.
+// reserve allocates size bytes of the heap, and returns nowhere if the heap has to grow first.
 func (a *Allocator) reserve(align, size uint64) (uint64, error) {
 	if at, ok := a.arena.Alloc(size, align); ok {
 		return at, nil
@@ -146,7 +146,7 @@ func (a *Allocator) reserve(align, size uint64) (uint64, error) {
 	return nowhere, fmt.Errorf("%d bytes of a heap of %d are in use, and the largest free block has %d: %w", a.arena.Used(), a.size, a.arena.Largest(), peers.ErrNoMemory)
 }
 
-// provide returns the memory of a plan that all PEs have agreed on.
+// provide returns the memory of a plan that all PEs agreed on.
 func (a *Allocator) provide(ctx context.Context, at uint64, r request) (uint64, error) {
 	if a.alone(r) {
 		return a.mallocAlone(ctx, r)
@@ -160,7 +160,7 @@ func (a *Allocator) provide(ctx context.Context, at uint64, r request) (uint64, 
 	return a.heap.main.Base + at, nil
 }
 
-// growHeap makes the heap of every PE need bytes large, in whole chunks.
+// growHeap grows the heap of every PE to at least need bytes, in whole chunks.
 func (a *Allocator) growHeap(ctx context.Context, need uint64) error {
 	chunks := (need + a.chunk - 1) / a.chunk
 	size := min(chunks*a.chunk, a.size)
@@ -171,10 +171,10 @@ func (a *Allocator) growHeap(ctx context.Context, need uint64) error {
 	return nil
 }
 
-// aloneSize is how many bytes an isolated block takes for an allocation, 0 if that is no number.
+// aloneSize returns the size of an isolated block for an allocation, 0 on overflow.
 func aloneSize(align, size uint64) uint64 { return arena.RoundUp(size, max(align, PageSize)) }
 
-// roomAlone reports whether there may be another isolated block.
+// roomAlone reports whether the limit allows another isolated block.
 func (a *Allocator) roomAlone(align, size uint64) error {
 	if n := aloneSize(align, size); n == 0 || n > a.size-a.single {
 		return fmt.Errorf("%d bytes of at most %d are in use: %w", a.single, a.size, peers.ErrNoMemory)
@@ -182,7 +182,7 @@ func (a *Allocator) roomAlone(align, size uint64) error {
 	return nil
 }
 
-// mallocAlone makes an isolated block.
+// mallocAlone allocates an isolated block.
 func (a *Allocator) mallocAlone(ctx context.Context, r request) (uint64, error) {
 	n := aloneSize(r.align, r.size)
 	b, err := a.maker.New(ctx, Spec{Name: "allocation", Size: n, Limit: n, Align: r.align, OnGPU: a.maker.GPU != nil && !r.host})
@@ -196,8 +196,8 @@ func (a *Allocator) mallocAlone(ctx context.Context, r request) (uint64, error) 
 	return b.Base, nil
 }
 
-// Free gives back what Malloc returned. It waits until all PEs have called it with the same
-// allocation, and until what they have queued is done. Address 0 is nothing to free, and not
+// Free releases an allocation of Malloc. It waits until all PEs have called it with the same
+// allocation, and until their queued operations are complete. Free(0) does nothing and is not
 // collective.
 func (a *Allocator) Free(addr uint64) error {
 	if addr == 0 {
@@ -228,8 +228,8 @@ func (a *Allocator) Free(addr uint64) error {
 	return nil
 }
 
-// allocationAt says which allocation begins at addr, in a way that is the same on all PEs; nowhere
-// if none does.
+// allocationAt returns an id, equal on all PEs, of the allocation that starts at addr; nowhere if
+// none does.
 func (a *Allocator) allocationAt(addr uint64) uint64 {
 	if a.arena != nil {
 		if off, ok := a.heap.main.Holds(addr, 0); ok && a.arena.Live(off) {
@@ -251,11 +251,11 @@ func (a *Allocator) freeAlone(addr uint64) error {
 
 // A Usage says how much of the heap is in use, in bytes.
 type Usage struct {
-	Present, Used, Free, Largest uint64 // Largest: that one Malloc could give
+	Present, Used, Free, Largest uint64 // Largest: the largest possible Malloc
 	Allocations                  int
 }
 
-// UsageOf returns how much of the heap of a is in use.
+// UsageOf returns the usage of a's heap.
 func UsageOf(a *Allocator) Usage {
 	defer a.heap.Hold()()
 	if r := a.arena; r != nil {

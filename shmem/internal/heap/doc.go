@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package heap has the memory that is symmetric: each PE has a block of the same size, and an
-// address in it means the same offset on all PEs.
+// Package heap manages symmetric memory: each PE has a block of the same size, and an address in it
+// corresponds to the same offset on all PEs.
 //
-//   - Maker makes a Block together with the other PEs, maps their parts, and grows it.
-//   - part and mappedPart are this PE's part of a block and another PE's part: a segment in host
-//     memory, an allocation of a GPU, or chunks behind reserved addresses of a GPU.
+//   - Maker creates a Block together with the other PEs, maps their parts, and grows it.
+//   - part is this PE's part of a block, mappedPart another PE's: a segment in host memory, a GPU
+//     allocation, or chunks of GPU memory in a reserved address range.
 //   - Heap finds the block of an address.
 //   - Allocator has the collective calls: Malloc, Calloc, Free.
 package heap

@@ -13,17 +13,17 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// PageSize is what isolated blocks are rounded up to.
+// PageSize is the granularity of isolated blocks.
 const PageSize = 4096
 
-// A Heap has the blocks of a World's symmetric memory. Safe for concurrent use.
+// A Heap is the set of blocks of a World's symmetric memory. Safe for concurrent use.
 type Heap struct {
 	pes  *peers.Group
 	main *Block // nil in isolation
 
 	isolated atomic.Pointer[[]*Block] // by Base; replaced, never changed
 
-	mu sync.Mutex // of the collective calls of the Allocator
+	mu sync.Mutex // held by the collective calls of the Allocator
 }
 
 func newHeap(pes *peers.Group) *Heap {
@@ -35,7 +35,7 @@ func newHeap(pes *peers.Group) *Heap {
 // Main returns the block of the heap, nil in isolation.
 func (h *Heap) Main() *Block { return h.main }
 
-// Hold keeps Malloc and Free away until release is called.
+// Hold blocks Malloc and Free until release is called.
 func (h *Heap) Hold() (release func()) {
 	h.mu.Lock()
 	return h.mu.Unlock
@@ -49,7 +49,7 @@ func (h *Heap) Locate(addr, n uint64) (b *Block, off uint64, err error) {
 	return nil, 0, fmt.Errorf("%d bytes at %#x: %w", n, addr, peers.ErrNotSym)
 }
 
-// BlockAt is Locate for callers that expect memory that is not symmetric: nil then.
+// BlockAt is Locate that returns nil for memory that is not symmetric.
 func (h *Heap) BlockAt(addr, n uint64) (*Block, uint64) {
 	if b := h.main; b != nil {
 		if off, ok := b.Holds(addr, n); ok {
@@ -84,7 +84,7 @@ func (h *Heap) insert(b *Block) {
 	h.isolated.Store(&list)
 }
 
-// remove takes out the isolated block that begins at addr.
+// remove removes the isolated block that starts at addr.
 func (h *Heap) remove(addr uint64) *Block {
 	list := slices.Clone(*h.isolated.Load())
 	i, _ := slices.BinarySearchFunc(list, addr, compareBase)
@@ -94,8 +94,8 @@ func (h *Heap) remove(addr uint64) *Block {
 	return b
 }
 
-// Contains reports whether n bytes at addr, at least one, are of the main block: this PE's part, or
-// what is mapped here of another PE's part.
+// Contains reports whether n bytes at addr (n > 0) are in the main block: in this PE's part, or in
+// another PE's part as mapped here.
 func (h *Heap) Contains(addr, n uint64) bool {
 	b := h.main
 	if b == nil {
@@ -111,8 +111,8 @@ func (h *Heap) Contains(addr, n uint64) bool {
 	return false
 }
 
-// Ptr returns where PE pe's copy of what is at the symmetric address addr can be loaded and stored,
-// 0 if it cannot.
+// Ptr returns the address at which PE pe's copy of the symmetric address addr can be loaded and
+// stored, 0 if it is not mapped.
 func (h *Heap) Ptr(addr uint64, pe int) uint64 {
 	if pe < 0 || pe >= h.pes.N || h.pes.Closed() {
 		return 0

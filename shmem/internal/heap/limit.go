@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// MemoryLimit returns how much memory this process can have at most, and what says so: the machine,
-// or a cgroup that it is in. 0 if nothing says.
+// MemoryLimit returns the memory limit of this process and its source: the machine, or a cgroup. It
+// returns 0 if the limit is unknown.
 func MemoryLimit(root fs.FS) (n uint64, who string) {
 	if total := memTotal(root); total > 0 {
 		n, who = total, "the machine's memory"
@@ -28,7 +28,7 @@ func MemoryLimit(root fs.FS) (n uint64, who string) {
 		if !ok {
 			continue
 		}
-		for at := path.Join(base, dir); len(at) >= len(base); at = path.Dir(at) { // a parent's limit holds, too
+		for at := path.Join(base, dir); len(at) >= len(base); at = path.Dir(at) { // a parent's limit applies, too
 			if limit := number(root, path.Join(at, file)); limit > 0 && (n == 0 || limit < n) {
 				n, who = limit, "/"+path.Join(at, file)
 			}
@@ -37,13 +37,13 @@ func MemoryLimit(root fs.FS) (n uint64, who string) {
 	return n, who
 }
 
-// memTotal returns the machine's memory, 0 if nothing says how much that is.
+// memTotal returns the machine's memory, 0 if unknown.
 func memTotal(root fs.FS) uint64 { return memField(root, "MemTotal:") }
 
-// MemAvailable returns how much of the machine's memory a process can get now.
+// MemAvailable returns how much memory the machine has available.
 func MemAvailable(root fs.FS) uint64 { return memField(root, "MemAvailable:") }
 
-// memField is a number of /proc/meminfo, in bytes.
+// memField returns a number of /proc/meminfo, in bytes.
 func memField(root fs.FS, name string) uint64 {
 	text, _ := fs.ReadFile(root, "proc/meminfo")
 	for line := range strings.Lines(string(text)) {
@@ -55,7 +55,7 @@ func memField(root fs.FS, name string) uint64 {
 	return 0
 }
 
-// number is what a file of one number says, 0 if it says something else ("max").
+// number reads a file with one number, and returns 0 for other content ("max").
 func number(root fs.FS, name string) uint64 {
 	text, _ := fs.ReadFile(root, name)
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)

@@ -15,28 +15,28 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// A Spec says which block is wanted.
+// A Spec describes a wanted block.
 type Spec struct {
 	Name        string
-	Size, Limit uint64 // that it has at first, and may have
-	Align       uint64 // of its beginning
+	Size, Limit uint64 // present and maximum size
+	Align       uint64 // alignment of its start
 	OnGPU       bool   // on the PEs' GPUs, else in host memory
 }
 
-// Where says how PEs reach each other's memory.
+// Where reports how PEs reach each other's memory.
 type Where interface {
 	Maps(pe int) bool            // this PE maps the host memory of PE pe
 	Linked(pe int) bool          // the GPUs of both reach each other
 	Owner(pe int) *device.Device // the GPU of PE pe, if that PE is in this process; else nil
 }
 
-// A Maker makes blocks together with the other PEs.
+// A Maker creates blocks together with the other PEs.
 type Maker struct {
 	pes *peers.Group
 	Resources
 }
 
-// Resources are what a Maker makes blocks of.
+// Resources are what a Maker needs to create blocks.
 type Resources struct {
 	Share *memory.Sharer
 	GPU   *access.GPU     // has the heaps; nil: they are in host memory
@@ -48,8 +48,8 @@ type Resources struct {
 // NewMaker returns the Maker of this PE.
 func NewMaker(pes *peers.Group, r Resources) *Maker { return &Maker{pes, r} }
 
-// New makes this PE's part of a block and finds those of the others. Collective: all PEs have it or
-// none, and an error says whose part there is not.
+// New creates this PE's part of a block and maps those of the others. Collective: it succeeds on
+// all PEs or on none, and the error names the PE that failed.
 func (m *Maker) New(ctx context.Context, s Spec) (*Block, error) {
 	b := &Block{Size: s.Limit, OnGPU: s.OnGPU, Mem: access.Host{}, peers: make([]place, m.pes.N)}
 	if s.OnGPU {
@@ -73,7 +73,7 @@ func (m *Maker) New(ctx context.Context, s Spec) (*Block, error) {
 	return b, nil
 }
 
-// exchange gathers offers. cause is why this PE has none. Collective.
+// exchange gathers offers. cause is why this PE has no part. Collective.
 func (m *Maker) exchange(ctx context.Context, mine *offer, cause error) ([][]byte, error) {
 	if cause != nil {
 		mine.Error = cause.Error()
@@ -82,7 +82,7 @@ func (m *Maker) exchange(ctx context.Context, mine *offer, cause error) ([][]byt
 	return m.pes.Gather(ctx, text)
 }
 
-// newPart makes this PE's part of b and what the others need to find it.
+// newPart creates this PE's part of b and the offer for the others.
 func (m *Maker) newPart(b *Block, s Spec, o *offer) (err error) {
 	switch {
 	case !s.OnGPU:
@@ -107,7 +107,7 @@ func (m *Maker) newPart(b *Block, s Spec, o *offer) (err error) {
 	return err
 }
 
-// made is a part, or nil if there is none.
+// made returns a part, or a nil interface if there is none.
 func made[P part](p P, err error) (part, error) {
 	if err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func made[P part](p P, err error) (part, error) {
 	return p, nil
 }
 
-// place finds PE pe's part of b by its offer.
+// place maps PE pe's part of b by its offer.
 func (m *Maker) place(ctx context.Context, b *Block, pe int, blob []byte) error {
 	var o offer
 	if err := peers.Decode(blob, pe, "offer", &o); err != nil {
@@ -123,7 +123,7 @@ func (m *Maker) place(ctx context.Context, b *Block, pe int, blob []byte) error 
 	}
 	switch {
 	case o.Error != "":
-		return nil // that PE says so itself
+		return nil // that PE reports it itself
 	case pe == m.pes.Me:
 		b.peers[pe].mapped = b.Base
 		return nil
@@ -138,7 +138,7 @@ func (m *Maker) place(ctx context.Context, b *Block, pe int, blob []byte) error 
 	return nil
 }
 
-// openPart maps what PE pe offers of b.
+// openPart maps PE pe's part of b.
 func (m *Maker) openPart(ctx context.Context, b *Block, pe int, o *offer) (mappedPart, error) {
 	switch {
 	case !b.OnGPU:
@@ -149,7 +149,7 @@ func (m *Maker) openPart(ctx context.Context, b *Block, pe int, o *offer) (mappe
 	return opened(openAllocView(m.GPU, o, m.Where.Owner(pe)))
 }
 
-// opened is a mapped part, or nil if there is none.
+// opened returns a mapped part, or a nil interface if there is none.
 func opened[P mappedPart](p P, err error) (mappedPart, error) {
 	if err != nil {
 		return nil, err
@@ -157,8 +157,8 @@ func opened[P mappedPart](p P, err error) (mappedPart, error) {
 	return p, nil
 }
 
-// grow makes b of every PE size bytes large. Collective: all PEs have that much or what they had,
-// and may try again.
+// grow grows b to size bytes on every PE. Collective: it succeeds on all PEs or leaves all at the
+// old size, and may be repeated.
 func (m *Maker) grow(ctx context.Context, b *Block, size uint64) error {
 	var mine offer
 	var wider *remote.Regions
@@ -192,14 +192,14 @@ func (m *Maker) grow(ctx context.Context, b *Block, size uint64) error {
 	return nil
 }
 
-// follow finds what PE pe's part of b has grown by.
+// follow maps the growth of PE pe's part of b.
 func (m *Maker) follow(ctx context.Context, b *Block, wider *remote.Regions, pe int, blob []byte) error {
 	var o offer
 	if err := peers.Decode(blob, pe, "offer", &o); err != nil {
 		return err
 	}
 	if o.Error != "" {
-		return nil // that PE says so itself
+		return nil // that PE reports it itself
 	}
 	if m.beyond(b, pe) {
 		return m.Net.Import(wider, pe, o.Key)
@@ -212,12 +212,12 @@ func (m *Maker) follow(ctx context.Context, b *Block, wider *remote.Regions, pe 
 	return nil
 }
 
-// beyond reports whether PE pe's part of b is reached by the network only.
+// beyond reports whether PE pe's part of b is reached only over the network.
 func (m *Maker) beyond(b *Block, pe int) bool {
 	return !m.Where.Maps(pe) || b.OnGPU && !m.Where.Linked(pe)
 }
 
-// Drop unmaps all parts of b. First nobody can reach it here any more.
+// Drop unmaps all parts of b, after it has made this PE's part unreachable for others.
 func (m *Maker) Drop(b *Block) error {
 	if b == nil {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A part is this PE's own part of a block, and knows how others come to it.
+// A part is this PE's part of a block, with what others need to map it.
 type part interface {
 	addr() uint64
 
 	// offer adds to o what other PEs of the node need to map the part.
 	offer(o *offer) error
 
-	// grow makes the part size bytes large, as far as its limit. What the others need for that is in
-	// the next offer.
+	// grow grows the part to size bytes, up to its limit. The next offer has what the others need
+	// for that.
 	grow(size uint64) error
 
 	close() error
@@ -28,7 +28,7 @@ type part interface {
 type mappedPart interface {
 	addr() uint64
 
-	// follow maps what the PE's part has grown by, as its offer says.
+	// follow maps the growth of the PE's part, as its offer describes it.
 	follow(ctx context.Context, o *offer) error
 
 	close() error
@@ -62,7 +62,7 @@ func (p *segmentPart) close() error {
 	return p.seg.Close()
 }
 
-// A segmentView is another PE's segmentPart. Its mapping is of the limit, and so grows by itself.
+// A segmentView is another PE's segmentPart. It maps the limit, so growth needs no new mapping.
 type segmentView struct{ *memory.Segment }
 
 func openSegmentView(ctx context.Context, o *offer, size uint64) (*segmentView, error) {

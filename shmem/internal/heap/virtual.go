@@ -14,8 +14,8 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A virtualPart is a part whose addresses are reserved for its limit, while memory comes in chunks
-// behind them. Other processes import each chunk by a file.
+// A virtualPart reserves addresses up to its limit and backs them with memory chunk by chunk. Other
+// processes import each chunk through a file descriptor.
 type virtualPart struct {
 	g      *access.GPU
 	share  *memory.Sharer
@@ -25,14 +25,14 @@ type virtualPart struct {
 	shared []sharedChunk
 }
 
-// A sharedChunk is a chunk as others find it.
+// A sharedChunk describes a chunk to other PEs.
 type sharedChunk struct {
 	File   *os.File `json:"-"`
 	Ticket memory.Ticket
 	Bytes  uint64
 }
 
-// chunks are memory behind reserved addresses, from the beginning on without gaps.
+// chunks is the memory that backs reserved addresses, contiguous from the start.
 type chunks struct {
 	room *device.Range
 	maps []*device.Mapping
@@ -40,7 +40,7 @@ type chunks struct {
 	have uint64
 }
 
-// add puts a chunk of n bytes behind the next addresses.
+// add maps a chunk of n bytes at the next addresses.
 func (c *chunks) add(p *device.Physical, n uint64) error {
 	m, err := c.room.Map(c.have, n, p)
 	if err != nil {
@@ -61,7 +61,7 @@ func (c *chunks) close() error {
 	return errors.Join(errs...)
 }
 
-// newVirtualPart reserves limit bytes and has size of them, all zeros.
+// newVirtualPart reserves limit bytes and maps size of them, zeroed.
 func newVirtualPart(g *access.GPU, share *memory.Sharer, size, limit uint64) (*virtualPart, error) {
 	v, err := g.Device.Virtual()
 	if err != nil {

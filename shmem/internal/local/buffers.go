@@ -17,30 +17,30 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// Buffers are memory of this process that is the local side of transfers.
+// Buffers is the set of buffers of this process for the local side of transfers.
 type Buffers struct {
 	pes     *peers.Group
-	net     *remote.Network // pins buffers, if NICs carry the bytes; nil: all PEs are mapped
-	kernels *gpu.Side       // lets kernels name buffers; nil: the heap is in host memory
+	net     *remote.Network // pins buffers if NICs carry the bytes; nil: all PEs are mapped
+	kernels *gpu.Side       // makes buffers usable by kernels; nil: the heap is in host memory
 
-	mu  sync.Mutex // not that of collective calls, which wait for others
+	mu  sync.Mutex // not that of collective calls, which wait for other PEs
 	all map[uint64]buffer
 }
 
-// New returns no buffers yet.
+// New returns an empty set.
 func New(pes *peers.Group, net *remote.Network, kernels *gpu.Side) *Buffers {
 	return &Buffers{pes: pes, net: net, kernels: kernels, all: map[uint64]buffer{}}
 }
 
-// A buffer is what RegisterBuffer got, or AllocBuffer made.
+// A buffer was registered by RegisterBuffer or allocated by AllocBuffer.
 type buffer struct {
 	size uint64
-	mr   fabric.MR       // as NICs know it; nil if no NIC is used, or the memory is a GPU's
-	seg  *memory.Segment // of AllocBuffer
-	hide func() error    // takes it from the queue for kernels; nil if there is none
+	mr   fabric.MR       // its registration with NICs; nil without NICs, or for GPU memory
+	seg  *memory.Segment // allocated by AllocBuffer
+	hide func() error    // removes it from the queue for kernels; nil without such a queue
 }
 
-// close takes the memory from NICs. If they do not let go of it, it stays.
+// close deregisters the memory from NICs. If a NIC does not release it, the memory is kept.
 func (f buffer) close() error {
 	if f.hide != nil {
 		if err := f.hide(); err != nil {
@@ -58,8 +58,8 @@ func (f buffer) close() error {
 	return nil
 }
 
-// AllocBuffer gives size bytes of ordinary memory, zero at first, for the local side of transfers:
-// like a registered buffer. FreeBuffer frees it, or Finalize. Not collective.
+// AllocBuffer allocates size bytes of zeroed host memory for the local side of transfers and
+// registers it. FreeBuffer or Finalize frees it. Not collective.
 func (b *Buffers) AllocBuffer(size uint64) (uint64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,7 @@ func (b *Buffers) AllocBuffer(size uint64) (uint64, error) {
 	return seg.Addr(), nil
 }
 
-// FreeBuffer frees what AllocBuffer gave. Nothing that is under way may name it.
+// FreeBuffer frees memory of AllocBuffer. No pending operation may use it.
 func (b *Buffers) FreeBuffer(addr uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -97,7 +97,7 @@ func (b *Buffers) FreeBuffer(addr uint64) error {
 	return nil
 }
 
-// Drop takes all buffers from NICs, and frees those that AllocBuffer gave.
+// Drop deregisters all buffers from NICs, and frees those of AllocBuffer.
 func Drop(b *Buffers) error {
 	if b == nil {
 		return nil
@@ -112,7 +112,7 @@ func Drop(b *Buffers) error {
 	return errors.Join(errs...)
 }
 
-// Registered returns how many buffers are registered.
+// Registered returns the number of registered buffers.
 func Registered(b *Buffers) (n int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +124,7 @@ func Registered(b *Buffers) (n int) {
 	return n
 }
 
-// pin has NICs pin a buffer, if they carry the bytes. With mu held.
+// pin registers a buffer with NICs, if they carry the bytes. b.mu is held.
 func (b *Buffers) pin(addr, size uint64) (fabric.MR, error) {
 	if !b.net.Pins() || access.OnDevice(addr, size) {
 		return nil, nil
@@ -132,11 +132,10 @@ func (b *Buffers) pin(addr, size uint64) (fabric.MR, error) {
 	return b.net.Register(fabric.Buffer{Addr: addr, Len: size}, 0)
 }
 
-// RegisterBuffer says that size bytes of ordinary memory at addr will be the local side of
-// transfers. Any memory of this process may be that without. Where NICs carry the bytes, they pin a
-// registered buffer once, and it must stay mapped until DeregisterBuffer; other memory they pin for
-// each transfer. What is registered is checked: it exists, and it overlaps with nothing that is
-// registered already. Not collective.
+// RegisterBuffer announces size bytes at addr as the local side of transfers. Any memory of this
+// process can be the local side without it. With NICs, a registered buffer is pinned once and must
+// stay mapped until DeregisterBuffer; other memory is pinned for each transfer. The memory must
+// exist and must not overlap registered memory. Not collective.
 func (b *Buffers) RegisterBuffer(addr, size uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,7 +164,7 @@ func (b *Buffers) RegisterBuffer(addr, size uint64) error {
 	return nil
 }
 
-// DeregisterBuffer takes back a RegisterBuffer with the same arguments.
+// DeregisterBuffer undoes a RegisterBuffer with the same arguments.
 func (b *Buffers) DeregisterBuffer(addr, size uint64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"mori/core/decode"
 )
 
-// Gather returns the blobs of all PEs. Collective. An error ends the World: a group of ranks that
-// has failed once cannot be used again.
+// Gather returns the blobs of all PEs. Collective. An error breaks the World, because a group of
+// ranks is unusable after a failure.
 func (g *Group) Gather(ctx context.Context, blob []byte) ([][]byte, error) {
 	blobs, err := g.interruptible(ctx, func(ctx context.Context) ([][]byte, error) { return g.ranks.AllGather(ctx, blob) })
 	if err == nil {
@@ -26,8 +26,8 @@ func (g *Group) Gather(ctx context.Context, blob []byte) ([][]byte, error) {
 	return nil, err
 }
 
-// interruptible runs f. If there is an Interrupt, f runs on another goroutine while this one calls
-// it.
+// interruptible runs f. If Interrupt is set, f runs on another goroutine while this one calls
+// Interrupt.
 func (g *Group) interruptible(ctx context.Context, f func(context.Context) ([][]byte, error)) (blobs [][]byte, err error) {
 	ask := g.Interrupt
 	if ask == nil {
@@ -57,7 +57,8 @@ func (g *Group) interruptible(ctx context.Context, f func(context.Context) ([][]
 	}
 }
 
-// AllWell returns mine, or an error that names the PEs that have one. Collective.
+// AllWell returns mine if it is not nil, else an error that names the PEs that reported one.
+// Collective.
 func (g *Group) AllWell(ctx context.Context, mine error) error {
 	var text []byte
 	if mine != nil {
@@ -79,7 +80,7 @@ func (g *Group) AllWell(ctx context.Context, mine error) error {
 	return nil
 }
 
-// NameAll names PEs: "PE 3", "PEs 0-2, 5".
+// NameAll formats PE numbers: "PE 3", "PEs 0-2, 5".
 func NameAll(pes []int) string {
 	var parts []string
 	for i := 0; i < len(pes); i++ {
@@ -102,8 +103,8 @@ func NameAll(pes []int) string {
 	return "PEs " + strings.Join(parts, ", ")
 }
 
-// Decode reads what PE pe gave to Gather, of which what says the name for an error. What it
-// allocates is bounded by the length of blob, as a PE may be of another version or broken.
+// Decode decodes what PE pe passed to Gather; what names it in errors. Allocations are bounded by
+// the length of blob, because a PE may have another version or be broken.
 func Decode(blob []byte, pe int, what string, to any) error {
 	if err := decode.JSON(blob, to); err != nil {
 		return fmt.Errorf("read the %s of PE %d: %w", what, pe, err)

@@ -13,12 +13,12 @@ import (
 	"mori/core/bootstrap"
 )
 
-// AskEvery is how often a call that waits asks Options.Interrupt whether to go on.
+// AskEvery is the interval at which a waiting call calls Options.Interrupt.
 const AskEvery = 100 * time.Millisecond
 
 // Options shape a Group.
 type Options struct {
-	Timeout   time.Duration // of collective calls and waits; 0: none
+	Timeout   time.Duration // time limit of collective calls and waits; 0: none
 	Interrupt func() error  // an error ends a wait; nil: none
 	Log       *slog.Logger
 }
@@ -31,18 +31,18 @@ type Group struct {
 	ranks bootstrap.Group
 
 	fault   atomic.Pointer[error]
-	dead    chan struct{} // closed when there is a fault
+	dead    chan struct{} // closed on a fault
 	closed  atomic.Bool
 	overdue atomic.Bool                  // a wait for another PE has timed out
-	check   atomic.Pointer[func() error] // finds out why the World has ended; nil: nothing to look at
+	check   atomic.Pointer[func() error] // finds out why the World ended; nil: nothing to check
 
 	mu     sync.Mutex
 	onFail []func()
 
-	ended, watched chan struct{} // stop the watching of ranks; it has stopped
+	ended, watched chan struct{} // stop the goroutine that watches ranks; closed when it has stopped
 }
 
-// New takes over a group of ranks, which Close closes. It watches for ranks that die.
+// New takes ownership of a group of ranks; Close closes it. It watches for ranks that die.
 func New(ranks bootstrap.Group, o Options) *Group {
 	g := &Group{Me: ranks.Rank(), N: ranks.Size(), Options: o, ranks: ranks,
 		dead: make(chan struct{}), ended: make(chan struct{}), watched: make(chan struct{})}
@@ -53,7 +53,7 @@ func New(ranks bootstrap.Group, o Options) *Group {
 	return g
 }
 
-// watch ends the World when a PE has died.
+// watch ends the World when a PE dies.
 func (g *Group) watch() {
 	defer close(g.watched)
 	select {
@@ -63,7 +63,7 @@ func (g *Group) watch() {
 	}
 }
 
-// Fail ends the World for good: calls that wait, and all later calls, get the first cause.
+// Fail breaks the World permanently. Waiting and later calls get the first cause.
 func (g *Group) Fail(cause error) {
 	if !g.fault.CompareAndSwap(nil, &cause) {
 		return
@@ -77,7 +77,8 @@ func (g *Group) Fail(cause error) {
 	g.Log.Error("shmem is broken", "pe", g.Me, "cause", cause)
 }
 
-// OnFail calls f before waiting calls return, when the World ends for good; at once if it has.
+// OnFail calls f when the World breaks, before waiting calls return; at once if it is already
+// broken.
 func (g *Group) OnFail(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,10 +88,10 @@ func (g *Group) OnFail(f func()) {
 	}
 }
 
-// OnCheck has Check call f, which may call Fail.
+// OnCheck makes Check call f, which may call Fail.
 func (g *Group) OnCheck(f func() error) { g.check.Store(&f) }
 
-// Check returns why no call works any more, nil if calls work.
+// Check returns why calls do not work any more, nil if they work.
 func (g *Group) Check() error {
 	if check := g.check.Load(); check != nil && !g.closed.Load() {
 		if err := (*check)(); err != nil {
@@ -106,8 +107,8 @@ func (g *Group) Check() error {
 	return nil
 }
 
-// Failed returns why the World is broken for good, nil as long as it is not. The cause wraps a
-// *bootstrap.RankError where a PE has died.
+// Failed returns why the World is broken, nil if it is not. The cause wraps a *bootstrap.RankError
+// if a PE has died.
 func (g *Group) Failed() error {
 	if fault := g.fault.Load(); fault != nil {
 		return *fault
@@ -115,7 +116,7 @@ func (g *Group) Failed() error {
 	return nil
 }
 
-// Broken returns a channel that is closed when the World is broken for good. Failed then says why.
+// Broken returns a channel that is closed when the World breaks. Failed then returns the cause.
 func (g *Group) Broken() <-chan struct{} { return g.dead }
 
 // Ended returns a channel that is closed when Finalize begins to free what the World has.
@@ -128,13 +129,13 @@ func (g *Group) NoteTimeout() { g.overdue.Store(true) }
 // TimedOut reports whether a wait for another PE has timed out.
 func (g *Group) TimedOut() bool { return g.overdue.Load() }
 
-// Shut refuses all later calls, and reports whether it was the first to.
+// Shut makes all later calls fail, and reports whether it was the first call.
 func (g *Group) Shut() (first bool) { return !g.closed.Swap(true) }
 
 // Closed reports whether Finalize was called.
 func (g *Group) Closed() bool { return g.closed.Load() }
 
-// End stops the watching of ranks and closes the channel of Ended.
+// End stops watching ranks and closes the channel of Ended.
 func (g *Group) End() {
 	g.closed.Store(true)
 	close(g.ended)
@@ -152,7 +153,7 @@ func (g *Group) Bounded(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, g.Timeout)
 }
 
-// Deadline returns when a wait that begins now gives up. Zero means never.
+// Deadline returns the deadline of a wait that begins now. Zero means none.
 func (g *Group) Deadline() (t time.Time) {
 	if g.Timeout > 0 {
 		t = time.Now().Add(g.Timeout)
@@ -174,8 +175,8 @@ func (g *Group) HasPE(pe int) error {
 // timers are those of Receive.
 var timers = sync.Pool{New: func() any { return time.NewTimer(time.Hour) }}
 
-// Receive takes a value from c. It gives up at the deadline, where zero is none, when the World
-// ends, and when Interrupt says so.
+// Receive receives a value from c. It fails at the deadline (zero: none), when the World ends, and
+// when Interrupt returns an error.
 func Receive[T any](g *Group, c <-chan T, deadline time.Time) (v T, err error) {
 	select {
 	case v = <-c:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package placement finds out where the PEs are: on which node, in which container, on which GPU,
-// and so which of them can map each other's memory.
+// Package placement determines where the PEs are: their node, container and GPU, and so which PEs
+// can map each other's memory.
 //
-// Exchange is the first thing that PEs do together. It compares their versions and heaps, and the
-// Map that it returns answers all later questions on who is where.
+// Exchange is the handshake of the PEs. It compares their versions and heaps. Its Map answers all
+// later questions about locations.
 package placement

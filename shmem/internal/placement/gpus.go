@@ -11,18 +11,18 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// gpuID names a GPU among all of a host, whatever numbers a process gives them.
+// gpuID identifies a GPU of a host, independent of its number in a process.
 func gpuID(d *device.Device) string { return d.API + " " + d.UUID + " " + d.BusID }
 
-// api is the vendor's interface in a GPU's id.
+// api returns the vendor's interface in a GPU's id.
 func api(id string) string {
 	name, _, _ := strings.Cut(id, " ")
 	return name
 }
 
-// gpuOf is PE pe's GPU as a device of this process, nil if this process does not see it.
+// gpuOf returns PE pe's GPU as a device of this process, nil if this process does not see it.
 func (m *Map) gpuOf(pe int) *device.Device {
-	all, _ := device.Devices() // there is this PE's own
+	all, _ := device.Devices() // this PE's own GPU exists
 	for _, d := range all {
 		if gpuID(d) == m.PEs[pe].GPU {
 			return d
@@ -31,7 +31,7 @@ func (m *Map) gpuOf(pe int) *device.Device {
 	return nil
 }
 
-// Linked reports whether the GPUs of PE pe and of this PE reach each other.
+// Linked reports whether the GPUs of PE pe and of this PE can access each other.
 func (m *Map) Linked(pe int) bool { return m.linked[pe] }
 
 // Owner returns the GPU of PE pe if that PE is in this process, else nil.
@@ -42,8 +42,8 @@ func (m *Map) Owner(pe int) *device.Device {
 	return m.gpuOf(pe)
 }
 
-// link finds out which PEs' GPUs reach each other. All PEs come to the same result. Collective if
-// heaps are on GPUs.
+// link determines which PEs' GPUs can access each other. All PEs compute the same result.
+// Collective if heaps are on GPUs.
 func (m *Map) link(ctx context.Context) error {
 	if m.self.Device == nil {
 		return nil
@@ -80,9 +80,9 @@ func (m *Map) link(ctx context.Context) error {
 	return nil
 }
 
-// reachesGPU reports whether this PE's GPU reaches PE pe's. Of a GPU that this process does not
-// see, as when a launcher gives each process its own, nothing can be asked, and it is mapped all
-// the same: drivers map it, or the error says why not.
+// reachesGPU reports whether this PE's GPU can access PE pe's. A GPU that this process does not
+// see, as when the launcher gives each process its own GPU, cannot be queried. It is mapped anyway:
+// either the driver maps it, or its error has the reason.
 func (m *Map) reachesGPU(pe int) (bool, error) {
 	if pe == m.pes.Me {
 		return true, nil
@@ -98,7 +98,7 @@ func (m *Map) reachesGPU(pe int) (bool, error) {
 	return r.Access, err
 }
 
-// linkTo says how this PE's GPU reaches PE pe's, if that is known.
+// linkTo describes the link between this PE's GPU and PE pe's, if known.
 func (m *Map) linkTo(pe int) string {
 	theirs := m.gpuOf(pe)
 	switch {
@@ -113,7 +113,7 @@ func (m *Map) linkTo(pe int) string {
 	return ""
 }
 
-// Unlinked names the PEs whose GPUs this PE's does not reach.
+// Unlinked lists the PEs whose GPUs this PE's GPU cannot access.
 func (m *Map) Unlinked() string {
 	var pes []int
 	for pe, ok := range m.linked {

@@ -14,24 +14,24 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A PE is what PEs know of each other from the beginning.
+// A PE is what PEs send each other in the handshake.
 type PE struct {
-	Version    int // of what PEs exchange and lay out in memory
+	Version    int // version of the messages and memory layouts of PEs
 	Node       string
-	Room       string // within the node, where processes can hand each other memory
+	Room       string // id within the node of processes that can share memory
 	DisableP2P bool
 	Mode       heap.Mode
 	HeapSize   uint64
 	ChunkSize  uint64
-	GPU        string // whose memory the heap is, by the GPU's id; "": host memory
+	GPU        string // id of the GPU of the heap; "": host memory
 	GPUName    string
 	PID        int
-	Error      string // why the PE cannot be one
+	Error      string // why the process cannot be a PE
 }
 
 const version = 3
 
-// A Self is what this PE says of itself. Device is the GPU that has its heap, nil for host memory.
+// A Self describes this PE. Device is the GPU of its heap, nil for host memory.
 type Self struct {
 	NodeID              string
 	DisableP2P          bool
@@ -40,26 +40,27 @@ type Self struct {
 	Device              *device.Device
 }
 
-// A Map says where the PEs are, and which of them share memory. It implements heap.Where.
+// A Map records where the PEs are, and which of them share memory. It implements heap.Where.
 type Map struct {
 	PEs []PE
 
 	pes    *peers.Group
 	self   Self
-	linked []bool // by PE: the GPUs of that PE and this one reach each other
-	split  bool   // there are PEs whose GPUs do not reach each other
+	linked []bool // by PE: the GPUs of that PE and this one can access each other
+	split  bool   // some PEs have GPUs that cannot access each other
 }
 
 var _ heap.Where = (*Map)(nil)
 
-// room names the container and user of this process. Segments are handed over by a socket,
-// which a network namespace and a user have for themselves.
+// room identifies the container and user of this process. Segments are passed over a socket, which
+// belongs to a network namespace and a user.
 func room() string {
-	ns, _ := os.Readlink("/proc/self/ns/net") // "" where there is no such thing
+	ns, _ := os.Readlink("/proc/self/ns/net") // "" if the file does not exist
 	return fmt.Sprintf("%s, user %d", ns, os.Getuid())
 }
 
-// Exchange is the handshake of all PEs. cause is why this PE cannot be one, or nil. Collective.
+// Exchange is the handshake of all PEs. cause is why this process cannot be a PE, or nil.
+// Collective.
 func Exchange(ctx context.Context, pes *peers.Group, self Self, cause error) (*Map, error) {
 	m := &Map{pes: pes, self: self, linked: make([]bool, pes.N)}
 	if err := m.handshake(ctx, cause); err != nil {
@@ -96,7 +97,7 @@ func (m *Map) handshake(ctx context.Context, cause error) error {
 	return m.alike()
 }
 
-// logCrowd logs if the heaps of this node could be more than its memory.
+// logCrowd warns if the heaps of this node could exceed its memory.
 func (m *Map) logCrowd() {
 	if m.self.Device != nil {
 		return
@@ -106,8 +107,8 @@ func (m *Map) logCrowd() {
 	}
 }
 
-// crowd returns how many heaps this node has, if all of them are more than its memory: the limit,
-// and whose it is; limit is 0 if they are not.
+// crowd returns the number of heaps on this node, and the memory limit with its source if all heaps
+// together exceed it; otherwise limit is 0.
 func (m *Map) crowd() (near, limit uint64, whose string) {
 	for _, h := range m.PEs {
 		if h.Node == m.self.NodeID {
@@ -121,9 +122,9 @@ func (m *Map) crowd() (near, limit uint64, whose string) {
 	return near, n, who
 }
 
-// alike is an error, the same on all PEs, if their heaps differ.
+// alike returns an error, the same on all PEs, if their heaps differ.
 func (m *Map) alike() error {
-	for pe, h := range m.PEs { // all see the same first one that differs
+	for pe, h := range m.PEs { // all find the same first difference
 		if first := m.PEs[0]; h.Version != first.Version || h.Mode != first.Mode || h.HeapSize != first.HeapSize || h.ChunkSize != first.ChunkSize || (h.GPU == "") != (first.GPU == "") {
 			return fmt.Errorf("PE 0 has a heap %s, PE %d %s: %w", first.heap(), pe, h.heap(), peers.ErrMismatch)
 		}
@@ -139,8 +140,8 @@ func (h PE) heap() string {
 	return fmt.Sprintf("of %d bytes on %s (%s, chunks of %d, version %d)", h.HeapSize, on, h.Mode, h.ChunkSize, h.Version)
 }
 
-// TooMuchToPin returns why NICs cannot pin the heap, "" if they can. They would take all of it at
-// once, which may be more than there is.
+// TooMuchToPin returns why NICs cannot pin the heap, "" if they can. Pinning takes the full size of
+// the heap at once, which may exceed the available memory.
 func (m *Map) TooMuchToPin() string {
 	if m.self.Mode != heap.StaticHeap || m.self.Device != nil {
 		return ""
@@ -162,8 +163,8 @@ func (m *Map) Maps(pe int) bool {
 	return pe == m.pes.Me || its.Node == mine.Node && its.Room == mine.Room && !mine.DisableP2P && !its.DisableP2P
 }
 
-// Apart reports whether there are PEs that do not map each other, and whether some of them are on
-// different nodes, or could as well be. It is the same on all PEs.
+// Apart reports whether some PEs do not map each other, and whether some of them are on different
+// nodes or treated so. The result is the same on all PEs.
 func (m *Map) Apart() (any, far bool) {
 	for _, h := range m.PEs {
 		any = any || h.DisableP2P && m.pes.N > 1
@@ -172,7 +173,7 @@ func (m *Map) Apart() (any, far bool) {
 	return any || far || m.split, far
 }
 
-// Split reports whether there are PEs whose GPUs do not reach each other.
+// Split reports whether some PEs have GPUs that cannot access each other.
 func (m *Map) Split() bool { return m.split }
 
 // Far returns, by PE, whether its heap is not mapped here.
@@ -184,7 +185,7 @@ func (m *Map) Far() []bool {
 	return far
 }
 
-// Path reports whether the heap of PE pe is mapped here, and why, or why not.
+// Path reports whether the heap of PE pe is mapped here, and the reason.
 func (m *Map) Path(pe int) (mapped bool, why string) {
 	mine, its := &m.PEs[m.pes.Me], &m.PEs[pe]
 	switch {

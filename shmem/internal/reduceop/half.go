@@ -8,11 +8,11 @@ import (
 	"mori/core/fabric"
 )
 
-// halfBlock is how many floats of two bytes are widened at a time.
+// halfBlock is the number of 2-byte floats that are widened at a time.
 const halfBlock = 512
 
 // halves computes in float32 and rounds after each step. In float32 the sum and the product of two
-// halves are exact, or rounded below the precision of a half, so the result is rounded once.
+// halves are exact or rounded below a half's precision, so the result is rounded once.
 func halves(op Op, typ fabric.DataType) Func {
 	return pairs(func(d, x, y []uint16) {
 		var wideX, wideY [halfBlock]float32

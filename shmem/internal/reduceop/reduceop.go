@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package reduceop combines arrays of numbers element by element, for reductions. Addresses and
-// counts are the caller's: nothing is checked here.
+// Package reduceop combines arrays of numbers element by element, for reductions. It does not check
+// addresses and counts.
 package reduceop
 
 import (
@@ -12,10 +12,10 @@ import (
 	"mori/native/hostmath"
 )
 
-// An Op is how two elements are combined.
+// An Op is a reduction operation.
 type Op int
 
-// The ops. Bits are of integers only; there is no smallest complex number.
+// The ops. Bitwise ops need integers; complex numbers have no minimum or maximum.
 const (
 	And Op = 1 + iota
 	Or
@@ -25,12 +25,12 @@ const (
 	Sum
 	Prod
 
-	End // is behind the last one
+	End // one past the last one
 )
 
 var opNames = [...]string{And: "and", Or: "or", Xor: "xor", Min: "min", Max: "max", Sum: "sum", Prod: "prod"}
 
-// String is OpenSHMEM's word.
+// String returns OpenSHMEM's name of the op.
 func (op Op) String() string {
 	if op < And || op >= End {
 		return fmt.Sprintf("op %d", int(op))
@@ -44,11 +44,11 @@ const (
 	BFloat16                              // the upper half of a Float32
 )
 
-// A Func combines n elements at each address in srcs, at least two, in their order into dst. dst
-// may be one of srcs. The scratch memory at between has room for n elements.
+// A Func combines n elements at each address in srcs, at least two, in order into dst, which may be
+// one of srcs. between is scratch memory for n elements.
 type Func func(dst, between uint64, srcs []uint64, n int)
 
-// funcs has the Func of each op and type. They are made once, since making one allocates.
+// funcs has the Func of each op and type. They are created once, because creating one allocates.
 var funcs = func() map[Op]map[fabric.DataType]Func {
 	all := map[Op]map[fabric.DataType]Func{}
 	for op := And; op < End; op++ {
@@ -62,8 +62,8 @@ var funcs = func() map[Op]map[fabric.DataType]Func {
 	return all
 }()
 
-// Of returns the Func of an op and the size in bytes of the type's elements. It reports false if
-// the op does not apply to the type.
+// Of returns the Func of an op and the element size of the type in bytes. It returns false if the
+// op does not apply to the type.
 func Of(op Op, typ fabric.DataType) (f Func, size uint64, ok bool) {
 	if f = funcs[op][typ]; f == nil {
 		return nil, 1, false
@@ -94,19 +94,19 @@ func newFunc(op Op, typ fabric.DataType) Func {
 	return nil
 }
 
-// sumRows adds with the CPU's vectors.
+// sumRows adds with the CPU's vector instructions.
 func sumRows(typ hostmath.DType) Func {
 	return func(dst, _ uint64, srcs []uint64, n int) {
 		if err := hostmath.SumRows(dst, typ, 1, n, srcs, typ, nil); err != nil {
-			panic(err) // it has no other reason than arguments that do not fit one another
+			panic(err) // it fails only for inconsistent arguments
 		}
 	}
 }
 
-// pairs makes a Func of what combines x and y into d, which may be x or y.
+// pairs returns a Func from a function that combines x and y into d, which may be x or y.
 func pairs[T any](f func(d, x, y []T)) Func {
 	return func(dst, between uint64, srcs []uint64, n int) {
-		// All but the last step go to between, since dst may still be needed as a source.
+		// All steps but the last write to between, because dst may still be needed as a source.
 		sum, last := srcs[0], len(srcs)-2
 		for i, src := range srcs[1:] {
 			to := between
@@ -162,7 +162,7 @@ func numberFunc(op Op, typ fabric.DataType) Func {
 	return nil
 }
 
-// Ordered is the types that have a minimum and a maximum.
+// Ordered lists the types that have a minimum and a maximum.
 type Ordered interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
@@ -175,7 +175,7 @@ func arithmetic[T number](op Op) Func {
 	switch op {
 	case Sum:
 		return pairs(func(d, x, y []T) {
-			x, y = x[:len(d)], y[:len(d)] // the compiler leaves the bounds checks out
+			x, y = x[:len(d)], y[:len(d)] // lets the compiler drop bounds checks
 			for i := range d {
 				d[i] = x[i] + y[i]
 			}
@@ -211,7 +211,7 @@ func ordered[T Ordered](op Op) Func {
 	return arithmetic[T](op)
 }
 
-// bitFunc works on words, whatever the integers: bits have no carry.
+// bitFunc works on words regardless of the integer type, because bits do not carry.
 func bitFunc(op Op, size int) Func {
 	words, bytes := bitwise[uint64](op), bitwise[uint8](op)
 	return func(dst, between uint64, srcs []uint64, n int) {

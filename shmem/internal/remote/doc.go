@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
 
-// Package remote reaches the PEs whose memory is not mapped here, through one endpoint of a
-// provider of core/fabric.
+// Package remote reaches PEs whose memory is not mapped here, through one endpoint of a provider of
+// core/fabric.
 //
 //   - Network has the operations: put, get, atomics, fence, quiet. Open chooses the provider.
-//   - Regions says where a block of symmetric memory lies on each PE, as the provider names it.
+//   - Regions records where a block of symmetric memory lies on each PE, as the provider addresses
+//     it.
 //   - pool holds the pending operations, each with its bounce buffer; the completion queue returns
 //     them.
-//   - epochs separates what was queued before a quiet from what is queued meanwhile.
-//   - selection has all PEs agree on the providers that all of them have (select.go).
-//   - probe tries the way to each PE before the World counts on it.
+//   - epochs separates the ops queued before a quiet from those queued meanwhile.
+//   - selection makes all PEs agree on the providers that all of them have (select.go).
+//   - probe tests the connection to each PE before the World relies on it.
 package remote

@@ -10,7 +10,7 @@ import (
 	"mori/core/fabric"
 )
 
-// An endpoint is what a provider gives a Network.
+// An endpoint is the provider's objects of a Network.
 type endpoint struct {
 	info     *fabric.Info
 	registry *fabric.Registry
@@ -21,7 +21,7 @@ type endpoint struct {
 	ep       fabric.Endpoint
 }
 
-// open opens the endpoint at host for n PEs, whose completions go to ops.
+// open opens the endpoint at host for n PEs. Its completions go to ops.
 func (e *endpoint) open(ctx context.Context, host string, n int, ops *pool) (err error) {
 	e.info.Src = core.ListenAddr(e.info.Provider, host)
 	if e.fab, err = e.registry.Open(ctx, e.info); err != nil {
@@ -50,7 +50,7 @@ func (e *endpoint) open(ctx context.Context, host string, n int, ops *pool) (err
 	return nil
 }
 
-// close frees all but ep, which is closed before.
+// close frees everything except ep, which is already closed.
 func (e *endpoint) close() error {
 	var errs []error
 	if e.cq != nil {
@@ -68,7 +68,7 @@ func (e *endpoint) close() error {
 	return errors.Join(errs...)
 }
 
-// piece returns the length of op at which the provider is best.
+// piece returns the length of an op at which the provider is fastest.
 func (e *endpoint) piece() uint64 {
 	l := &e.info.Limits
 	if l.BestOp > 0 {

@@ -17,30 +17,30 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A Config says what a Network is for.
+// A Config describes what a Network is for.
 type Config struct {
 	Far      []bool      // by PE: its memory is not mapped here, so the Network reaches it
-	Apart    bool        // there are PEs on different nodes; the same on all PEs
+	Apart    bool        // some PEs are on different nodes; the same on all PEs
 	GPU      *access.GPU // accesses the heap if it is on GPUs; nil: host memory
-	Host     string      // address that PEs of other hosts reach this one at
+	Host     string      // address for PEs of other hosts
 	QPPerPE  int
 	Unlinked string // the PEs whose GPUs this PE's GPU does not reach, for an error
 
-	// TooMuchToPin says why NICs cannot pin the heap, "" if they can.
+	// TooMuchToPin returns why NICs cannot pin the heap, "" if they can.
 	TooMuchToPin func() string
 
-	// Local returns the Regions of the symmetric memory that has n bytes at addr, nil if there is
-	// none.
+	// Local returns the Regions of the symmetric memory with n bytes at addr, nil if it is not
+	// symmetric.
 	Local func(addr, n uint64) *Regions
 }
 
-// A Network reaches PEs over one endpoint of a provider. Offsets are in a block of symmetric
-// memory, whose Regions the caller gives. What is queued starts at once and ends in any order.
-// Errors name the PE. Safe for concurrent use.
+// A Network reaches PEs over one endpoint of a provider. Offsets refer to a block of symmetric
+// memory, whose Regions the caller passes. Operations start at once and end in any order. Errors
+// name the PE. Safe for concurrent use.
 type Network struct {
 	pes *peers.Group
 	cfg Config
-	why []string // the providers that come before were not taken
+	why []string // why better providers are not used
 
 	endpoint
 	registrar
@@ -51,20 +51,19 @@ type Network struct {
 	fences atomic.Uint64 // calls of Fence; the first op to each PE after one carries it
 }
 
-// A peer is a PE that the Network reaches. Its lock keeps what is submitted behind the fence that
-// it is behind.
+// A peer is a PE that the Network reaches. Its lock keeps ops in order behind a fence.
 type peer struct {
 	dest fabric.AVAddr
 
 	mu     sync.Mutex
-	fenced uint64       // of fences, those that an op has carried
+	fenced uint64       // number of fences that an op has carried
 	ops    [1]fabric.Op // scratch
 }
 
-// A name is what PEs exchange about their endpoints.
+// A name is what PEs send each other about their endpoints.
 type name struct {
 	Addr fabric.Addr
-	Key  []byte // of the words that others write to in the probe, if there is one
+	Key  []byte // key of the words for the probe, if there is one
 }
 
 // Open opens the best transport that all PEs have and that works between all of them. Collective.
@@ -104,11 +103,10 @@ func open(ctx context.Context, pes *peers.Group, cfg Config) (*Network, error) {
 			pes.Log.Warn("close a network that failed to start", "pe", pes.Me, "provider", provider, "error", closed)
 		}
 	}
-	return nil, err // not reached: agree returns at least one provider
+	return nil, err // unreachable: agree returns at least one provider
 }
 
-// join opens the endpoint, exchanges names with the other PEs, and tries the way to each.
-// Collective.
+// join opens the endpoint, exchanges names, and probes the connection to each PE. Collective.
 func (n *Network) join(ctx context.Context) error {
 	var p *probe
 	mine := name{}
@@ -121,7 +119,7 @@ func (n *Network) join(ctx context.Context) error {
 	}
 	if cause == nil && core.Pins(n.info.Provider) {
 		p, cause = n.newProbe()
-		n.probe = p // which owns what the endpoint may touch until it is shut
+		n.probe = p // it owns the memory that the endpoint may access until it is shut
 		if cause == nil {
 			mine.Key = p.regions.Key()
 		}
@@ -145,7 +143,7 @@ func (n *Network) join(ctx context.Context) error {
 	return err
 }
 
-// insert makes the names of the PEs known to the endpoint, and to the probe, if there is one.
+// insert adds the names of the PEs to the endpoint, and to the probe, if there is one.
 func (n *Network) insert(blobs [][]byte, p *probe) error {
 	for pe, blob := range blobs {
 		var their name
@@ -172,13 +170,14 @@ func (n *Network) insert(blobs [][]byte, p *probe) error {
 // Provider returns the name of the provider.
 func (n *Network) Provider() string { return n.info.Provider }
 
-// Registry returns the providers, for further endpoints.
+// Registry returns the provider registry, for more endpoints.
 func (n *Network) Registry() *fabric.Registry { return n.registry }
 
-// Pins reports whether NICs carry the bytes, which pin memory as it is registered.
+// Pins reports whether NICs carry the bytes; they pin memory when it is registered.
 func (n *Network) Pins() bool { return n != nil && n.ops.region != nil }
 
-// Why returns why the Network uses this provider and no better one, and what is slow with it.
+// Why returns why the Network uses this provider and no better one, and which memory uses a slower
+// path.
 func (n *Network) Why() []string {
 	why := append([]string(nil), n.why...)
 	if failed := n.unpinned.Load(); failed != nil {
@@ -187,7 +186,7 @@ func (n *Network) Why() []string {
 	return why
 }
 
-// Shut ends all transfers: no byte of any of them can land here afterwards, so that memory can be
+// Shut ends all transfers. No byte of any of them can land here afterwards, so memory can be
 // unmapped.
 func (n *Network) Shut() error {
 	if n == nil || n.ep == nil {
@@ -196,7 +195,7 @@ func (n *Network) Shut() error {
 	return n.ep.Close()
 }
 
-// Close frees the rest.
+// Close frees the remaining objects.
 func (n *Network) Close() error {
 	if n == nil {
 		return nil

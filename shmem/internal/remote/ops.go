@@ -21,13 +21,13 @@ func (n *Network) Put(pe int, r *Regions, off, src, size uint64) error {
 	return n.transfer(fabric.OpWrite, pe, r, off, src, size, nil)
 }
 
-// Get is Put the other way.
+// Get is Put in the other direction.
 func (n *Network) Get(pe int, r *Regions, off, dst, size uint64) error {
 	return n.transfer(fabric.OpRead, pe, r, off, dst, size, nil)
 }
 
-// PutNow is Put that returns when src may be used again. It copies short pieces, and waits for
-// longer ones.
+// PutNow is Put that returns when src may be reused. It copies short puts, and waits for longer
+// ones.
 func (n *Network) PutNow(pe int, r *Regions, off, src, size uint64) error {
 	if _, left := r.at(off); size > min(bounceBytes, left) {
 		return n.transferNow(fabric.OpWrite, pe, r, off, src, size)
@@ -43,7 +43,7 @@ func (n *Network) PutNow(pe int, r *Regions, off, src, size uint64) error {
 	return n.submit(i, fabric.Op{Seg: fabric.Seg{Addr: f.at, Len: size}, RSeg: r.remoteSeg(pe, off, size)})
 }
 
-// GetNow is Get that returns when the bytes are there.
+// GetNow is Get that returns when the bytes have arrived.
 func (n *Network) GetNow(pe int, r *Regions, off, dst, size uint64) error {
 	return n.transferNow(fabric.OpRead, pe, r, off, dst, size)
 }
@@ -54,7 +54,7 @@ func (n *Network) transferNow(kind fabric.OpKind, pe int, r *Regions, off, local
 	return err
 }
 
-// transfer queues size bytes in pieces. w, if there is one, waits for them.
+// transfer queues size bytes in pieces. If w is not nil, it waits for them.
 func (n *Network) transfer(kind fabric.OpKind, pe int, r *Regions, off, local, size uint64, w *waiter) error {
 	end, err := n.local(local, size)
 	if err != nil {
@@ -80,7 +80,7 @@ func (n *Network) transfer(kind fabric.OpKind, pe int, r *Regions, off, local, s
 	return nil
 }
 
-// copyIn copies size bytes of the user's to memory of this process.
+// copyIn copies size bytes of user memory to memory of this process.
 func (n *Network) copyIn(to, src, size uint64) error {
 	if n.cfg.GPU != nil {
 		return n.cfg.GPU.Move(to, src, size)
@@ -88,15 +88,15 @@ func (n *Network) copyIn(to, src, size uint64) error {
 	return access.Host{}.Move(to, src, size)
 }
 
-// A localEnd is how the provider knows local memory.
+// A localEnd describes local memory to the provider.
 type localEnd struct {
-	// sym has the memory, where the provider has to know it: memory of GPUs, and all memory if NICs
-	// carry the bytes. Else it is nil.
+	// sym is the registered memory, if the provider needs it: for GPU memory, and for all memory if
+	// NICs carry the bytes. Otherwise it is nil.
 	sym    *Regions
-	staged bool // the provider cannot be given the memory
+	staged bool // the provider does not support the memory
 }
 
-// desc returns the descriptor of the memory at addr, and for how many bytes it is.
+// desc returns the descriptor of the memory at addr, and the number of bytes that it covers.
 func (e *localEnd) desc(addr uint64) (desc fabric.MRDesc, left uint64) {
 	if e.sym == nil {
 		return 0, math.MaxUint64
@@ -105,7 +105,7 @@ func (e *localEnd) desc(addr uint64) (desc fabric.MRDesc, left uint64) {
 	return e.sym.own[i].Desc(), left
 }
 
-// local finds local memory. Memory of a GPU that is not of the heap has to be staged.
+// local describes local memory. GPU memory outside of the heap has to be staged.
 func (n *Network) local(addr, size uint64) (e localEnd, err error) {
 	if n.cfg.GPU != nil || n.ops.region != nil {
 		if r := n.cfg.Local(addr, size); r != nil && (r.OnGPU || n.ops.region != nil) {
@@ -121,13 +121,13 @@ func (n *Network) local(addr, size uint64) (e localEnd, err error) {
 			return localEnd{staged: true}, n.cfg.GPU.Check(addr, size)
 		}
 	}
-	if !memory.Mapped(addr, size) { // a transport that stumbles over it may lose its connection
+	if !memory.Mapped(addr, size) { // an access to unmapped memory could break the connection
 		return e, fmt.Errorf("the local memory is not mapped: %w", peers.ErrInvalid)
 	}
 	return e, nil
 }
 
-// transferStaged goes by host memory, and waits for it.
+// transferStaged copies through host memory, and waits for it.
 func (n *Network) transferStaged(kind fabric.OpKind, pe int, r *Regions, off, local, size uint64) error {
 	stage := make([]byte, min(size, stageBytes))
 	defer runtime.KeepAlive(stage)
@@ -153,11 +153,11 @@ func (n *Network) transferStaged(kind fabric.OpKind, pe int, r *Regions, off, lo
 	return nil
 }
 
-// stageBytes go at a time where memory of a GPU is staged.
+// stageBytes is the size of a piece of staged GPU memory.
 const stageBytes = 1 << 20
 
-// Atomic applies op to the word of size bytes at off, after what was put to the PE before a fence,
-// and returns what was there. An AtomicCSwap stores value if the word is compare.
+// Atomic applies op to the word of size bytes at off, after puts before a fence, and returns its
+// previous value. AtomicCSwap stores value if the word equals compare.
 func (n *Network) Atomic(pe int, r *Regions, off uint64, op fabric.AtomicOp, size int, value, compare uint64) (uint64, error) {
 	if r.OnGPU {
 		return n.word(pe, r, off, op, size, value)
@@ -170,7 +170,7 @@ func (n *Network) Atomic(pe int, r *Regions, off uint64, op fabric.AtomicOp, siz
 	return n.ops.wait(w, pe, n.modify(kind, pe, r, off, op, size, value, compare, w))
 }
 
-// Update queues an atomic that returns nothing.
+// Update queues an atomic without a result.
 func (n *Network) Update(pe int, r *Regions, off uint64, op fabric.AtomicOp, size int, value uint64) error {
 	if r.OnGPU {
 		_, err := n.word(pe, r, off, op, size, value)
@@ -179,8 +179,8 @@ func (n *Network) Update(pe int, r *Regions, off uint64, op fabric.AtomicOp, siz
 	return n.modify(fabric.OpAtomic, pe, r, off, op, size, value, 0, nil)
 }
 
-// word does what can be done to a word of a GPU that only a network reaches: no CPU there has
-// atomics on it.
+// word executes the ops that are possible on a GPU word behind a network, where no CPU can execute
+// atomics.
 func (n *Network) word(pe int, r *Regions, off uint64, op fabric.AtomicOp, size int, value uint64) (uint64, error) {
 	raw := make([]byte, 16)
 	at := arena.RoundUp(memory.AddrOf(raw), 8)
@@ -196,7 +196,7 @@ func (n *Network) word(pe int, r *Regions, off uint64, op fabric.AtomicOp, size 
 	return 0, fmt.Errorf("GPU memory over provider %s supports only the atomics set and fetch: %w", n.info.Provider, errors.ErrUnsupported)
 }
 
-// modify queues an atomic of any kind.
+// modify queues any atomic.
 func (n *Network) modify(kind fabric.OpKind, pe int, r *Regions, off uint64, op fabric.AtomicOp, size int, value, compare uint64, w *waiter) error {
 	i, f, err := n.ops.acquire(pe, kind, w)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// Fence makes what was put to a PE before visible there before what is put later. It does not wait:
-// the next operation to each PE waits there.
+// Fence orders earlier puts to each PE before later ones. It does not block: the next operation to
+// each PE carries the fence.
 func (n *Network) Fence() error {
 	n.fences.Add(1)
 	return nil
 }
 
-// Quiet waits until all that was queued is done, and returns the first error of what could not be.
-// A zero deadline is none. When it is over, what is not done still owns its memory.
+// Quiet waits until all queued ops have completed, and returns the first error. A zero deadline
+// means none. After a timeout, incomplete ops still own their memory.
 func (n *Network) Quiet(deadline time.Time) error {
 	p := n.ops
 	if !p.epochs.empty() {
@@ -35,7 +35,7 @@ func (n *Network) Quiet(deadline time.Time) error {
 	return nil
 }
 
-// submit posts operation i, behind the fences that were called.
+// submit posts operation i with pending fences.
 func (n *Network) submit(i int, op fabric.Op) error {
 	f := &n.ops.ops[i]
 	p := &n.peers[f.pe]

@@ -17,21 +17,23 @@ import (
 )
 
 const (
-	maxPending = 256 // ops on their way at most
+	maxPending = 256 // most pending ops
 
-	// bounceBytes is up to how long a put is copied, so that its source is free at once.
+	// bounceBytes is the limit up to which a put is copied, so that its source can be reused at
+	// once.
 	bounceBytes = 8192
 
-	// Behind the copy are the words of an atomic.
+	// The words of an atomic follow the copy.
 	operandAt    = bounceBytes
 	compareAt    = operandAt + 8
 	resultAt     = compareAt + 8
 	pendingBytes = resultAt + 48
 
-	fullNap = 20 * time.Microsecond // when the endpoint takes no more
+	fullNap = 20 * time.Microsecond // back-off if the endpoint is full
 )
 
-// A pendingOp is what an op on its way needs. It belongs to who took it until Submit, then to reap.
+// A pendingOp is the state of a pending op. It belongs to the caller of acquire until Submit, then
+// to reap.
 type pendingOp struct {
 	at     uint64 // its part of bounce
 	pe     int
@@ -39,14 +41,14 @@ type pendingOp struct {
 	size   int // of an atomic
 	epoch  uint32
 	atomic fabric.Atomic
-	waiter *waiter // nil: nobody waits
+	waiter *waiter // nil: no caller waits
 }
 
-// A waiter waits for some ops to end.
+// A waiter waits for the end of some ops.
 type waiter struct {
-	left   atomic.Int32 // ops, and one for who queues them
+	left   atomic.Int32 // ops, plus one for the caller that queues them
 	failed atomic.Pointer[error]
-	old    uint64 // what a fetching atomic has found
+	old    uint64 // result of a fetching atomic
 	done   chan struct{}
 }
 
@@ -59,27 +61,28 @@ func newWaiter() *waiter {
 	return w
 }
 
-// leave ends an op, or the queueing.
+// leave counts an op, or the queueing, as ended.
 func (w *waiter) leave() {
 	if w.left.Add(-1) == 0 {
 		w.done <- struct{}{}
 	}
 }
 
-// A pool has the pending operations of an endpoint. The number of an operation is its Ctx. Callers
-// acquire one, and wait if none is free; reap, which the completion queue calls, releases it.
+// A pool holds the pending operations of an endpoint. An operation's number is its Ctx. Callers
+// acquire an operation and wait if none is free. The completion queue calls reap, which releases
+// it.
 type pool struct {
 	pes    *peers.Group
 	ops    []pendingOp
 	free   chan int
-	bounce []byte    // bounceBytes and the words of an atomic for each op
-	region fabric.MR // of bounce, if NICs carry the bytes
-	epochs *epochs   // which of what was queued quiet waits for
+	bounce []byte    // bounceBytes and the words of an atomic, for each op
+	region fabric.MR // registration of bounce, if NICs carry the bytes
+	epochs *epochs   // the ops that quiet waits for
 
-	failed atomic.Pointer[error] // the first error of an op without a waiter, which quiet has not reported
+	failed atomic.Pointer[error] // first error of an op without a waiter, not yet reported by quiet
 
 	cq    fabric.CQ
-	reaps atomic.Int64 // calls of reap that are not done
+	reaps atomic.Int64 // calls of reap to be processed
 	ended [16]fabric.Completion
 	entry fabric.ErrEntry
 }
@@ -99,7 +102,7 @@ func (p *pool) buffer() fabric.Buffer {
 	return fabric.Buffer{Addr: memory.AddrOf(p.bounce), Len: uint64(len(p.bounce))}
 }
 
-// acquire returns a free operation to PE pe, and its number. If waits is not nil, it waits for the
+// acquire returns a free operation to PE pe, and its number. waits, if not nil, waits for the
 // operation.
 func (p *pool) acquire(pe int, kind fabric.OpKind, waits *waiter) (int, *pendingOp, error) {
 	i, err := peers.Receive(p.pes, p.free, p.pes.Deadline())
@@ -114,8 +117,8 @@ func (p *pool) acquire(pe int, kind fabric.OpKind, waits *waiter) (int, *pending
 	return i, f, nil
 }
 
-// reap releases the operations that have ended. The completion queue calls it, possibly from
-// several goroutines at once: the first one works for all.
+// reap releases the operations that have ended. The completion queue may call it from several
+// goroutines; the first one works for all.
 func (p *pool) reap() {
 	if p.reaps.Add(1) > 1 {
 		return
@@ -146,7 +149,7 @@ func (p *pool) reapAll() {
 	}
 }
 
-// fail ends operation i by an error, which goes to its waiter, or else to quiet.
+// fail ends operation i with an error, for its waiter or else for quiet.
 func (p *pool) fail(i int, err error) {
 	if w := p.ops[i].waiter; w != nil {
 		w.failed.CompareAndSwap(nil, &err)
@@ -171,8 +174,8 @@ func (p *pool) release(i int) {
 	}
 }
 
-// wait ends the queueing, whose error is err, and waits for the ops. If it gives up, they still own
-// the memory that they name.
+// wait ends the queueing, with err as its error, and waits for the ops. After a timeout the ops
+// still own their memory.
 func (p *pool) wait(w *waiter, pe int, err error) (old uint64, _ error) {
 	return p.waitUntil(p.pes.Deadline(), w, pe, err)
 }
@@ -190,14 +193,14 @@ func (p *pool) waitUntil(deadline time.Time, w *waiter, pe int, err error) (old 
 	return old, err
 }
 
-// gracePeriod is how long after a connection broke the group may need to notice that the PE has
+// gracePeriod is the time in which the group may report, after a connection broke, that the PE has
 // died.
 const gracePeriod = 200 * time.Millisecond
 
-// disconnects are how ops end when the connection does.
+// disconnects are the errors of ops whose connection broke.
 var disconnects = []fabric.Errno{fabric.ErrConnReset, fabric.ErrConnRefused, fabric.ErrShutdown, fabric.ErrNotConn}
 
-// diagnose adds to the error of an op what ended the World, if that is why.
+// diagnose adds to an op's error why the World ended, if it did.
 func (p *pool) diagnose(err error) error {
 	var entry *fabric.ErrEntry
 	if !errors.As(err, &entry) || !slices.Contains(disconnects, entry.Err) {

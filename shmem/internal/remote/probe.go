@@ -13,18 +13,17 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A probe tries the way to each PE before the World counts on it: NICs that are there may be on
-// different networks, behind a switch that drops their packets, or not let at memory. Every PE
-// writes a word to every other one. That also connects them, so that the first put does not wait
-// for it.
+// A probe tests the connection to each PE before the World relies on it. NICs may be on different
+// networks, a switch may drop their packets, or they may lack access to memory. Every PE writes a
+// word to every other PE. This also sets up connections, so the first put does not wait for it.
 type probe struct {
 	n       *Network
-	words   []byte // one for each PE to write to, and the one that this PE writes
+	words   []byte // one word for each PE to write to, and the word that this PE writes
 	base    uint64
 	regions *Regions
 }
 
-// newProbe registers the words. That a NIC does not take even these is an error.
+// newProbe registers the words. A NIC that cannot register even these is an error.
 func (n *Network) newProbe() (*probe, error) {
 	t := &probe{n: n, words: make([]byte, (n.pes.N+1)*8)}
 	t.base = memory.AddrOf(t.words)
@@ -43,7 +42,7 @@ func (n *Network) newProbe() (*probe, error) {
 // word is the address of a word.
 func (t *probe) word(i int) uint64 { return t.base + uint64(i)*8 }
 
-// run writes to all and looks at what came from them. Collective.
+// run writes to all PEs and checks what arrived from them. Collective.
 func (t *probe) run(ctx context.Context) error {
 	n := t.n
 	waits := make([]*waiter, n.pes.N)
@@ -72,8 +71,8 @@ func (t *probe) run(ctx context.Context) error {
 	return n.pes.AllWell(ctx, err)
 }
 
-// patience is how long a probe may take, so that there is time left for another transport. A NIC
-// gives up after some seconds by itself.
+// patience limits the probe, so that time remains for another transport. A NIC stops retrying after
+// some seconds by itself.
 func (t *probe) patience() time.Duration {
 	if t.n.pes.Timeout <= 0 {
 		return longestProbe
@@ -83,7 +82,7 @@ func (t *probe) patience() time.Duration {
 
 const longestProbe = time.Minute
 
-// close takes the words back.
+// close deregisters the words.
 func (t *probe) close() error {
 	if t == nil {
 		return nil

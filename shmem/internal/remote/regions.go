@@ -15,25 +15,25 @@ import (
 	"mori/shmem/internal/access"
 )
 
-// A Regions is how PEs come to a block by the network: by regions, one behind the other, of which a
-// block that grows gets one more each time. They begin and end at the same offsets on all PEs. A
-// NIC pins a region as it is registered, so there must be memory behind all of it. It is replaced,
-// never changed, once others see it.
+// A Regions is how PEs reach a block over the network: by consecutive regions, one more each time
+// the block grows. They have the same offsets on all PEs. A NIC pins a region when it is
+// registered, so all of it must be backed by memory. A Regions that others see is replaced, never
+// changed.
 type Regions struct {
-	Base   uint64      // where this PE's part of the block begins
+	Base   uint64      // start of this PE's part of the block
 	OnGPU  bool        // the block is on GPUs
-	ends   []uint64    // where each region ends; it begins where the one before ends
-	own    []fabric.MR // this PE's
-	theirs [][]region  // by PE; of a PE that maps the block there are none
+	ends   []uint64    // end offset of each region; it starts where the previous one ends
+	own    []fabric.MR // this PE's regions
+	theirs [][]region  // by PE; empty for a PE that maps the block
 }
 
-// A region is a region of another PE as the network names it.
+// A region is another PE's region as the network addresses it.
 type region struct {
 	key, base uint64
-	mr        fabric.RemoteMR // whose they are
+	mr        fabric.RemoteMR // by PE
 }
 
-// at is which region has the byte at off, and how many bytes it has from there on.
+// at returns which region has the byte at off, and how many bytes it has from there on.
 func (r *Regions) at(off uint64) (i int, left uint64) {
 	for i < len(r.ends)-1 && off >= r.ends[i] {
 		i++
@@ -41,7 +41,7 @@ func (r *Regions) at(off uint64) (i int, left uint64) {
 	return i, r.ends[i] - off
 }
 
-// begin is where region i begins.
+// begin returns the offset of region i.
 func (r *Regions) begin(i int) uint64 {
 	if i == 0 {
 		return 0
@@ -49,14 +49,14 @@ func (r *Regions) begin(i int) uint64 {
 	return r.ends[i-1]
 }
 
-// remoteSeg names size bytes at off of PE pe, which are in one region.
+// remoteSeg returns the segment of size bytes at off of PE pe, which lie in one region.
 func (r *Regions) remoteSeg(pe int, off, size uint64) fabric.RSeg {
 	i, _ := r.at(off)
 	to := &r.theirs[pe][i]
 	return fabric.RSeg{Addr: to.base + off - r.begin(i), Len: size, Key: to.key}
 }
 
-// Retract closes the last region, which nobody has used.
+// Retract closes the last region, which no operation has used.
 func (r *Regions) Retract() error {
 	if r == nil {
 		return nil
@@ -71,7 +71,7 @@ func (r *Regions) Retract() error {
 	return errors.Join(errs...)
 }
 
-// Close closes all.
+// Close closes all regions.
 func (r *Regions) Close() error {
 	if r == nil {
 		return nil
@@ -95,13 +95,13 @@ func (r *Regions) Key() []byte { return r.own[len(r.own)-1].Raw() }
 type registrar struct {
 	*endpoint
 	npes     int
-	gpu      *device.Device        // of blocks on GPUs
-	nextKey  atomic.Uint64         // of a region
-	unpinned atomic.Pointer[error] // why a NIC did not take some region, the first time
+	gpu      *device.Device        // for blocks on GPUs
+	nextKey  atomic.Uint64         // most bytes of a region
+	unpinned atomic.Pointer[error] // the first reason why a NIC could not register a region
 }
 
-// Extend returns r with one more region, for what this PE's part of a block has between the end of
-// r and size. A nil r is that of a new block, at base. The others find the region by Key and
+// Extend returns r with one more region, for this PE's part of a block between the end of r and
+// size. If r is nil, the block is new and starts at base. The others find the region by Key and
 // Import.
 func (g *registrar) Extend(r *Regions, base, size uint64, onGPU bool) (*Regions, error) {
 	wider := &Regions{Base: base, OnGPU: onGPU, theirs: make([][]region, g.npes)}
@@ -136,8 +136,7 @@ func (g *registrar) Import(r *Regions, pe int, raw []byte) error {
 	return nil
 }
 
-// Register makes a region of memory, and has NICs pin it now: the first put is not to wait for
-// that.
+// Register registers memory, and pins it with NICs now, so that the first put does not wait for it.
 func (g *registrar) Register(buffer fabric.Buffer, rights fabric.Access) (fabric.MR, error) {
 	key := fabric.RegionKey{ID: g.nextKey.Add(1) - 1}
 	_, _ = rand.Read(key.Secret[:]) // never fails
@@ -146,7 +145,7 @@ func (g *registrar) Register(buffer fabric.Buffer, rights fabric.Access) (fabric
 		return nil, fmt.Errorf("register %d bytes with %s: %w", buffer.Len, g.info.Provider, err)
 	}
 	if p, ok := mr.(fabric.Prefetcher); ok && core.Pins(g.info.Provider) {
-		if err := p.Prefetch(); err != nil { // its ops go another way, as the provider's log says
+		if err := p.Prefetch(); err != nil { // its ops use another path, as the provider's log says
 			g.unpinned.CompareAndSwap(nil, &err)
 		}
 	}

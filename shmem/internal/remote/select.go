@@ -15,15 +15,15 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A selection is the transports that all PEs have, best first.
+// A selection lists the transports that all PEs have, best first.
 type selection struct {
 	registry *fabric.Registry
 	infos    map[string]*fabric.Info
 	all      []string
-	why      []string // those that come before the first of all were not taken
+	why      []string // why better ones are not used
 }
 
-// offers are the transports of a PE, best first, with those that it cannot use.
+// offers are the transports of a PE, best first, including those that it cannot use.
 type offers []transport
 
 // A transport may be used if Why is empty.
@@ -37,8 +37,8 @@ func (s offers) lacks(name string) string {
 	return "FABRIC_PROVIDER excludes it there, or its build lacks it"
 }
 
-// agree has the PEs agree on transports: one without a NIC does not break the others, which all use
-// another one then. Collective.
+// agree makes the PEs agree on transports. If one PE has no NIC, all PEs use another transport.
+// Collective.
 func agree(ctx context.Context, pes *peers.Group, cfg Config) (*selection, error) {
 	m := &selection{infos: map[string]*fabric.Info{}}
 	var mine offers
@@ -64,7 +64,7 @@ func agree(ctx context.Context, pes *peers.Group, cfg Config) (*selection, error
 	return m, nil
 }
 
-// ask asks the providers that this PE has.
+// ask queries this PE's providers.
 func (m *selection) ask(ctx context.Context, pes *peers.Group, cfg *Config, mine *offers) error {
 	tls, err := core.TLS(config.Get(config.TLSCert), config.Get(config.TLSKey), config.Get(config.TLSCA))
 	if err != nil {
@@ -97,8 +97,8 @@ func (m *selection) ask(ctx context.Context, pes *peers.Group, cfg *Config, mine
 	return ctx.Err()
 }
 
-// nicUse returns how NICs are used: those near the GPU if the heap is on one, with queues for all
-// that can be pending.
+// nicUse returns how to use NICs: those near the GPU if the heap is on one, with queues for all
+// pending ops.
 func (c *Config) nicUse() core.NICUse {
 	u := core.AnyNIC()
 	u.QPs, u.SendWR = c.QPPerPE, maxPending
@@ -108,7 +108,7 @@ func (c *Config) nicUse() core.NICUse {
 	return u
 }
 
-// Hints returns what a transport must have, for heaps in host memory or on GPUs.
+// Hints returns the requirements on a transport, for heaps in host memory or on GPUs.
 func Hints(provider string, onGPU bool) *fabric.Info {
 	h := &fabric.Info{Provider: provider, EPType: fabric.EPRDM, Caps: fabric.CapRMA | fabric.CapAtomic}
 	if onGPU {
@@ -118,8 +118,8 @@ func Hints(provider string, onGPU bool) *fabric.Info {
 	return h
 }
 
-// common is what all PEs have, in the order of PE 0, and why, as PE me sees it, what comes before
-// that is not used.
+// common returns the transports that all PEs have, in the order of PE 0, and why, as seen by PE me,
+// better ones are not used.
 func common(offered []offers, me int) (all, why []string) {
 	missing := func(name string) (pes []int) {
 		for pe, s := range offered {

@@ -10,8 +10,9 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// Atomic changes the word of size bytes, 4 or 8, at the symmetric address dest of PE pe, in one
-// step among all atomics of that size. It may return before that is done, which Quiet waits for.
+// Atomic changes the word of size bytes, 4 or 8, at the symmetric address dest of PE pe, atomically
+// towards all atomics of that size. It may return before the change is complete; Quiet waits for
+// it.
 func (r *RMA) Atomic(op access.AtomicOp, size int, dest, value uint64, pe int) error {
 	if at := r.near(dest, uint64(size), pe); at != 0 && op >= access.AtomicInc && op <= access.AtomicSignalAdd && at&uint64(size-1) == 0 {
 		switch {
@@ -36,7 +37,7 @@ func (r *RMA) Atomic(op access.AtomicOp, size int, dest, value uint64, pe int) e
 	return nil
 }
 
-// FetchAtomic changes a word like Atomic and returns what was there. compare is for
+// FetchAtomic changes a word like Atomic and returns its previous value. compare is for
 // access.AtomicCompareSwap.
 func (r *RMA) FetchAtomic(op access.AtomicOp, size int, dest, value, compare uint64, pe int) (old uint64, err error) {
 	if at := r.near(dest, uint64(size), pe); at != 0 && op >= access.AtomicFetch && op <= access.AtomicCompareSwap && at&uint64(size-1) == 0 {
@@ -62,7 +63,7 @@ func (r *RMA) FetchAtomic(op access.AtomicOp, size int, dest, value, compare uin
 	return old, nil
 }
 
-// atomic does an op that is one of those from first to last.
+// atomic executes an op in the range first to last.
 func (r *RMA) atomic(op, first, last access.AtomicOp, size int, dest, value, compare uint64, pe int) (uint64, error) {
 	if op < first || op > last {
 		return 0, fmt.Errorf("want an op from %d to %d: %w", first, last, peers.ErrInvalid)

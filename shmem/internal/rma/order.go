@@ -12,7 +12,7 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// An Order waits for what this PE has queued, and orders it.
+// An Order orders this PE's queued operations and waits for them.
 type Order struct {
 	pes *peers.Group
 	gpu *access.GPU     // nil: the heap is in host memory
@@ -24,12 +24,12 @@ func NewOrder(pes *peers.Group, gpu *access.GPU, net *remote.Network) *Order {
 	return &Order{pes, gpu, net}
 }
 
-// Fence orders what this PE puts, and its atomics: what a PE gets of them before is visible there
-// before what it gets later.
+// Fence orders this PE's puts and atomics: those before the fence are visible at a PE before those
+// after it.
 func (o *Order) Fence() error {
 	err := o.pes.Check()
 	if err == nil && o.gpu != nil {
-		err = o.gpu.Settle() // what a GPU does later has no order with what it does at once
+		err = o.gpu.Settle() // a GPU's queued copies have no order with its blocking ones
 	}
 	if err == nil && o.net != nil {
 		err = o.net.Fence()
@@ -41,8 +41,8 @@ func (o *Order) Fence() error {
 	return nil
 }
 
-// Quiet returns when everything that this PE has put is visible to all, its gets have arrived, and
-// its atomics are done.
+// Quiet returns when all puts of this PE are visible to all PEs, its gets have arrived, and its
+// atomics are complete.
 func (o *Order) Quiet() error {
 	err := o.pes.Check()
 	if err == nil {
@@ -55,10 +55,10 @@ func (o *Order) Quiet() error {
 	return nil
 }
 
-// Drain waits until everything that was given to the network, or to a GPU for later, is done.
+// Drain waits for all operations on the network and all queued copies of a GPU.
 func (o *Order) Drain() error { return o.DrainBy(o.pes.Deadline()) }
 
-// DrainBy is Drain that gives up on the network at a deadline; zero is never.
+// DrainBy is Drain with a deadline for the network; zero means none.
 func (o *Order) DrainBy(deadline time.Time) error {
 	if o.gpu != nil {
 		if err := o.gpu.Settle(); err != nil {

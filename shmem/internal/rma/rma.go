@@ -21,11 +21,11 @@ type RMA struct {
 	net   *remote.Network // to PEs whose memory is not mapped; nil if there is none
 	order *Order
 
-	usual atomic.Pointer[heap.Block] // the heap while all is well, if the CPU loads it: for near
+	usual atomic.Pointer[heap.Block] // the heap while the World works and the CPU can load it; for near
 }
 
-// Open makes r the operations on the memory of h. World has an RMA and not a pointer to one, which
-// saves a load in each operation.
+// Open initialises r with the operations on the memory of h. World contains an RMA, not a pointer
+// to one, which saves a load per operation.
 func Open(r *RMA, pes *peers.Group, h *heap.Heap, wake wait.Waker, net *remote.Network, o *Order) {
 	r.pes, r.heap, r.wake, r.net, r.order = pes, h, wake, net, o
 	if main := h.Main(); main != nil && !main.OnGPU {
@@ -34,23 +34,22 @@ func Open(r *RMA, pes *peers.Group, h *heap.Heap, wake wait.Waker, net *remote.N
 	}
 }
 
-// near returns where this process has PE pe's copy of n bytes at the symmetric address addr, if the
-// World works and the bytes are in a mapped heap; else 0.
+// near returns the address in this process of PE pe's copy of n bytes at the symmetric address
+// addr. It returns 0 if the World is broken or the bytes are not in a mapped heap.
 //
-// Operations of a few bytes between PEs that map each other's heap take nanoseconds, and finding
-// the word was most of that. They try near first, which knows the usual case only. Locate and Check
-// look at all else. The compiler inlines near and must be able to go on doing so: as a call it
-// makes an atomic of 6.0 ns one of 6.8.
+// Small operations on mapped heaps take nanoseconds, most of which went to finding the word. They
+// try near first, which handles only the common case; Locate and Check handle the rest. near must
+// stay inlinable: as a call it turns an atomic of 6.0 ns into one of 6.8.
 func (r *RMA) near(addr, n uint64, pe int) uint64 {
 	return r.usual.Load().Near(addr, n, pe)
 }
 
-// Slow has all operations look whether the World works, from now on.
+// Slow makes all operations check whether the World works, from now on.
 func Slow(r *RMA) { r.usual.Store(nil) }
 
 // Put copies n bytes from src, any memory of this process, to the symmetric address dest of PE pe.
-// src may be used again when it returns; dest has the bytes after Quiet, or a barrier. Parts that
-// overlap are copied as if src were read before.
+// src may be reused when Put returns. dest has the bytes after Quiet, or after a barrier.
+// Overlapping parts are copied as if src were read first.
 func (r *RMA) Put(dest, src, n uint64, pe int) error {
 	if at := r.near(dest, n, pe); at != 0 && r.send(at, src, n, pe) {
 		return nil
@@ -58,7 +57,7 @@ func (r *RMA) Put(dest, src, n uint64, pe int) error {
 	return r.put("put", dest, src, n, pe, true)
 }
 
-// PutNbi is Put that may return before src is read. Quiet waits for that.
+// PutNbi is Put that may return before src has been read. Quiet waits for that.
 func (r *RMA) PutNbi(dest, src, n uint64, pe int) error {
 	if at := r.near(dest, n, pe); at != 0 && r.send(at, src, n, pe) {
 		return nil
@@ -82,8 +81,7 @@ func (r *RMA) GetNbi(dest, src, n uint64, pe int) error {
 	return r.get("get_nbi", dest, src, n, pe, false)
 }
 
-// send copies n bytes, maybe none, to where this process has memory of PE pe, and reports whether
-// it could.
+// send copies n bytes, maybe 0, to a mapped PE, and reports whether PE pe is mapped.
 func (r *RMA) send(at, src, n uint64, pe int) bool {
 	if checkLocal(src, n) != nil || memory.Move(at, src, n) != nil {
 		return false
@@ -95,7 +93,7 @@ func (r *RMA) send(at, src, n uint64, pe int) bool {
 	return true
 }
 
-// fetch is send the other way.
+// fetch is send in the other direction.
 func fetch(dest, at, n uint64) bool {
 	return checkLocal(dest, n) == nil && memory.Move(dest, at, n) == nil
 }
@@ -111,7 +109,8 @@ func (r *RMA) put(act string, dest, src, n uint64, pe int, wait bool) error {
 	return nil
 }
 
-// carry puts n bytes to off in b of PE pe, which are there. wait: until src may be used again.
+// carry puts n bytes, which are mapped, to off in b of PE pe. If wait is set, it returns when src
+// may be reused.
 func (r *RMA) carry(b *heap.Block, off, src, n uint64, pe int, wait bool) error {
 	if at := b.At(pe); at != 0 {
 		act := b.Mem.MoveLater
@@ -149,8 +148,8 @@ func (r *RMA) get(act string, dest, src, n uint64, pe int, wait bool) error {
 	return nil
 }
 
-// far finds n bytes at the symmetric address addr of PE pe, and checks what can be known of the
-// local end of the transfer. Of no bytes the addresses are not looked at.
+// far finds n bytes at the symmetric address addr of PE pe, and checks the local end of the
+// transfer as far as possible. With n == 0 it checks no addresses.
 func (r *RMA) far(addr, local, n uint64, pe int) (b *heap.Block, off uint64, err error) {
 	if err = r.pes.HasPE(pe); err != nil || n == 0 {
 		return nil, 0, err
@@ -161,7 +160,7 @@ func (r *RMA) far(addr, local, n uint64, pe int) (b *heap.Block, off uint64, err
 	return b, off, checkLocal(local, n)
 }
 
-// lowest address that a process has: below are nil and small offsets from it.
+// lowest valid address of a process; below are nil and small offsets from it
 const lowest = 4096
 
 func checkLocal(addr, n uint64) error {

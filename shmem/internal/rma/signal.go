@@ -20,7 +20,7 @@ const (
 	SignalAdd SignalOp = SignalOp(access.AtomicSignalAdd)
 )
 
-// String is OpenSHMEM's name.
+// String returns OpenSHMEM's name.
 func (op SignalOp) String() string {
 	switch op {
 	case SignalSet:
@@ -32,12 +32,12 @@ func (op SignalOp) String() string {
 }
 
 // PutSignal puts n bytes like Put, then updates the signal at the symmetric address sig of the same
-// PE with value: who sees the signal sees the bytes. n may be 0.
+// PE with value. A PE that sees the signal also sees the bytes. n may be 0.
 func (r *RMA) PutSignal(dest, src, n, sig, value uint64, op SignalOp, pe int) error {
 	return r.putSignal("put_signal", dest, src, n, sig, value, op, pe, true)
 }
 
-// PutSignalNbi is PutSignal that may return before src is read. Quiet waits for that.
+// PutSignalNbi is PutSignal that may return before src has been read. Quiet waits for that.
 func (r *RMA) PutSignalNbi(dest, src, n, sig, value uint64, op SignalOp, pe int) error {
 	return r.putSignal("put_signal_nbi", dest, src, n, sig, value, op, pe, false)
 }
@@ -56,7 +56,7 @@ func (r *RMA) putSignal(act string, dest, src, n, sig, value uint64, op SignalOp
 	return nil
 }
 
-// checkSignal is about the signal of a put of n bytes to dest.
+// checkSignal checks the signal of a put of n bytes to dest.
 func (r *RMA) checkSignal(dest, n, sig uint64, op SignalOp) error {
 	if op != SignalSet && op != SignalAdd {
 		return fmt.Errorf("want signal op %d or %d: %w", SignalSet, SignalAdd, peers.ErrInvalid)
@@ -70,7 +70,7 @@ func (r *RMA) checkSignal(dest, n, sig uint64, op SignalOp) error {
 	return nil
 }
 
-// carrySignal puts n bytes to off in b, which are there, and then updates the signal.
+// carrySignal puts n mapped bytes to off in b, and then updates the signal.
 func (r *RMA) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op SignalOp, pe int, wait bool) error {
 	of, at, err := r.heap.Locate(sig, 8)
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *RMA) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op Sign
 				return err
 			}
 		}
-		if _, err := of.Mem.Atomic(access.AtomicOp(op), 8, to+at, value, 0); err != nil { // no store before it becomes visible after it
+		if _, err := of.Mem.Atomic(access.AtomicOp(op), 8, to+at, value, 0); err != nil { // orders the stores above before the signal
 			return err
 		}
 		r.wake.WakeHeap(pe)
@@ -96,7 +96,7 @@ func (r *RMA) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op Sign
 			return err
 		}
 	}
-	if to := of.At(pe); to != 0 { // only the bytes went by the network
+	if to := of.At(pe); to != 0 { // only the bytes used the network
 		if err = r.order.Drain(); err == nil {
 			_, err = of.Mem.Atomic(access.AtomicOp(op), 8, to+at, value, 0)
 		}
@@ -105,7 +105,7 @@ func (r *RMA) carrySignal(b *heap.Block, off, src, n, sig, value uint64, op Sign
 	return r.net.Update(pe, of.Regions(), at, access.AtomicOp(op).Fabric(), 8, value)
 }
 
-// SignalSet sets the signal at the symmetric address sig of PE pe, SignalAdd adds to it.
+// SignalSet sets the signal at the symmetric address sig of PE pe.
 func (r *RMA) SignalSet(sig, value uint64, pe int) error {
 	return r.Atomic(access.AtomicSignalSet, 8, sig, value, pe)
 }

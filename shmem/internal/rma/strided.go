@@ -9,10 +9,9 @@ import (
 	"mori/shmem/internal/heap"
 )
 
-// IPut copies nelems elements of elem bytes each: those that are sst elements apart at src, any
-// memory of this process, to places that are dst elements apart at the symmetric address dest of PE
-// pe. A stride of 1 is elements without gaps. They are copied in order, one after the other. src
-// may be used again when it returns.
+// IPut copies nelems elements of elem bytes from src, any memory of this process, to the symmetric
+// address dest of PE pe. sst and dst are the strides in elements; 1 means no gaps. Elements are
+// copied in order. src may be reused when IPut returns.
 func (r *RMA) IPut(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int) error {
 	err := r.strided(true, dest, src, dst, sst, nelems, elem, pe)
 	if err != nil {
@@ -21,8 +20,8 @@ func (r *RMA) IPut(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int
 	return nil
 }
 
-// IGet is IPut the other way: from the symmetric address src of PE pe to dest, any memory of this
-// process.
+// IGet is IPut in the other direction: from the symmetric address src of PE pe to dest, any memory
+// of this process.
 func (r *RMA) IGet(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int) error {
 	err := r.strided(false, src, dest, sst, dst, nelems, elem, pe)
 	if err != nil {
@@ -31,8 +30,8 @@ func (r *RMA) IGet(dest, src uint64, dst, sst int64, nelems, elem uint64, pe int
 	return nil
 }
 
-// strided moves elements between the symmetric address sym of PE pe and local, which are so many
-// elements apart there: to the PE, if put.
+// strided moves elements between the symmetric address sym of PE pe and local, with a stride for
+// each; to the PE, if put.
 func (r *RMA) strided(put bool, sym, local uint64, symStride, localStride int64, nelems, elem uint64, pe int) error {
 	symSpan, err := access.Span(symStride, nelems, elem)
 	if err != nil {

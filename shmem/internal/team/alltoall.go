@@ -8,8 +8,8 @@ import (
 	"mori/shmem/internal/access"
 )
 
-// AllToAll sends the i-th n bytes at src of each member to member i, which has them at dest in the
-// order of the members' numbers (shmem_alltoallmem). dest and src are symmetric and apart.
+// AllToAll sends the i-th n bytes at src of each member to member i, which receives them at dest in
+// member order (shmem_alltoallmem). dest and src are symmetric and must not overlap.
 func (t *Team) AllToAll(dest, src, n uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("alltoall of %v: %w", t, err)
@@ -28,11 +28,11 @@ func (t *Team) AllToAll(dest, src, n uint64) error {
 	})
 }
 
-// trade writes to the members of other hosts, and reads from those of this one.
+// trade writes to members of other hosts, and reads from those of this host.
 func (t *copier) trade(o *operands, n uint64) (err error) {
 	dest, src, me := o.dest.Base+o.destOff, o.src.Base+o.srcOff, uint64(t.me)
 	for i := range t.members {
-		rank := (t.me + i) % len(t.members) // not all with the same one at once
+		rank := (t.me + i) % len(t.members) // start at different members
 		if off := uint64(rank) * n; t.groupOf[rank] == t.group {
 			err = t.pull(dest+off, rank, o.src, o.srcOff+me*n, n)
 		} else {
@@ -45,8 +45,8 @@ func (t *copier) trade(o *operands, n uint64) (err error) {
 	return t.env.Drain()
 }
 
-// AllToAllS is AllToAll of nelems elements of elem bytes for each member, which are sst elements
-// apart at src and dst apart at dest (shmem_alltoalls).
+// AllToAllS is AllToAll of nelems elements of elem bytes for each member, with stride sst at src
+// and dst at dest (shmem_alltoalls).
 func (t *Team) AllToAllS(dest, src uint64, dst, sst int64, nelems, elem uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("alltoalls of %v: %w", t, err)
@@ -78,7 +78,7 @@ func (t *Team) stridedOperands(dest, src uint64, dst, sst int64, nelems, elem ui
 	return t.operands(dest, n, src, m, false)
 }
 
-// strides are what AllToAllS moves for one member; dst and sst are bytes.
+// strides describes what AllToAllS moves for one member; dst and sst are in bytes.
 type strides struct{ dst, sst, nelems, elem uint64 }
 
 func (t *copier) tradeStrided(o *operands, s strides) error {

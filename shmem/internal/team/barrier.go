@@ -12,13 +12,13 @@ import (
 
 const countAt = 48
 
-// A roster says who the members of a team are, as one of them sees it.
+// A roster lists the members of a team, as one of them sees it.
 type roster struct {
 	name    string
 	members []int   // the PEs, by their number in the team
 	me      int     // this PE's number in the team
-	groups  [][]int // numbers of the members whose memory is mapped by each other
-	group   int     // this PE's, in groups
+	groups  [][]int // numbers of the members that map each other's memory
+	group   int     // index of this PE's group in groups
 	groupOf []int   // by number in the team
 }
 
@@ -28,35 +28,35 @@ func (t *roster) String() string { return fmt.Sprintf("team %s of %d PEs", t.nam
 // leads reports whether this PE is the leader of its group.
 func (t *roster) leads() bool { return t.groups[t.group][0] == t.me }
 
-// receiverIn returns which member of a group gets what rank has for the group.
+// receiverIn returns the member of a group that receives rank's data for the group.
 func (t *roster) receiverIn(group, rank int) int {
 	ranks := t.groups[group]
 	return ranks[rank%len(ranks)]
 }
 
-// A barrier has the members of a team wait for each other. Its owner calls one method at a time.
+// A barrier synchronises the members of a team. Its owner calls one method at a time.
 type barrier struct {
 	*roster
 	env     *Env
-	area    uint64 // where the team's area is in control blocks
+	area    uint64 // offset of the team's area in control blocks
 	central bool   // its algorithm (doc.go)
 	all     []hop  // dissemination over all members
 	leaders []hop  // dissemination over the groups' leaders, if this PE is one and there are several
 
 	epoch  uint32 // of the latest sync
-	broken error  // why the team cannot be used any more
-	asked  []byte // where words of entered arrive
+	broken error  // why the team is unusable
+	asked  []byte // receives the words of entered
 }
 
 // A hop is one round of dissemination.
 type hop struct {
 	to, from int    // PEs
-	notify   uint64 // address of the round's cells at to, 0 if it is not mapped
+	notify   uint64 // address of the round's cells at to, 0 if not mapped
 	off      uint64 // offset of the round's cells in control blocks
-	own      uint64 // address of this PE's own
+	own      uint64 // address of this PE's own cells
 }
 
-// hops are the rounds among some PEs, of which this one is the i-th.
+// hops returns the rounds among some PEs, of which this one is the i-th.
 func (t *barrier) hops(pes []int, i int) []hop {
 	n, control := len(pes), t.env.Control
 	hops := make([]hop, roundsOf(n))
@@ -71,7 +71,7 @@ func (t *barrier) hops(pes []int, i int) []hop {
 	return hops
 }
 
-// sync is one epoch. It reports whether all members came with the same hash. It needs t.mu.
+// sync runs one epoch. It reports whether all members passed the same hash. t.mu is held.
 func (t *barrier) sync(hash uint32) (same bool, err error) {
 	if t.broken != nil {
 		return false, t.broken
@@ -91,7 +91,7 @@ func (t *barrier) sync(hash uint32) (same bool, err error) {
 	return same, err
 }
 
-// disseminate goes through the rounds, beginning with the given word.
+// disseminate runs the rounds, starting with the given word.
 func (t *barrier) disseminate(hops []hop, word uint64) (same bool, err error) {
 	parity := word >> 32 & 1 * 8
 	for i := range hops {
@@ -122,7 +122,7 @@ func (t *barrier) gather(hash uint32) (same bool, err error) {
 	sum := memory.Add64(at+arriveAt, 1<<countAt|uint64(hash))
 	last := sum>>countAt == uint64(len(group))
 	if last {
-		memory.Store64(at+arriveAt, 0) // nobody adds to it before they are released
+		memory.Store64(at+arriveAt, 0) // no member adds to it before the release
 		if sum&(1<<countAt-1) != uint64(len(group))*uint64(hash) {
 			word |= 1
 		}
@@ -152,7 +152,7 @@ func (t *barrier) gather(hash uint32) (same bool, err error) {
 	return err == nil && seen&1 == 0, err
 }
 
-// release lets the group go whose leader's area is at at.
+// release releases the group of the leader whose area is at at.
 func (t *barrier) release(at, word uint64) (same bool) {
 	memory.Store64(at+releaseAt, word)
 	for _, rank := range t.groups[t.group] {
@@ -163,11 +163,11 @@ func (t *barrier) release(at, word uint64) (same bool) {
 	return word&1 == 0
 }
 
-// firstLooks is how often until looks by itself, which is quicker than through await.
+// firstLooks is how often until polls itself, which is faster than await.
 const firstLooks = 16
 
-// until waits for a word of this epoch, and returns it. from is the PE whose word it is, -1 if it
-// may be any.
+// until waits for a word of this epoch, and returns it. from is the PE that writes it, -1 if any PE
+// may.
 func (t *barrier) until(at uint64, from int) (uint64, error) {
 	e := t.epoch
 	for range firstLooks {
@@ -180,8 +180,8 @@ func (t *barrier) until(at uint64, from int) (uint64, error) {
 	return memory.Load64(at), err
 }
 
-// absent names the members that have not come, as far as can be seen: a member that waits says so
-// in its control block, and one that does not wait has not come.
+// absent lists the members that have not entered, as far as known. A waiting member has set the
+// epoch in its control block.
 func (t *barrier) absent(e uint32, from int) string {
 	var absent []int
 	entered := t.entered()
@@ -190,21 +190,20 @@ func (t *barrier) absent(e uint32, from int) string {
 			absent = append(absent, pe)
 		}
 	}
-	if len(absent) == 0 && from >= 0 { // it came too late, or what it sent is lost
+	if len(absent) == 0 && from >= 0 { // it was too late, or its message was lost
 		absent = append(absent, from)
 	}
 	return fmt.Sprintf("%s in call %d of %v", peers.NameAll(absent), e, t)
 }
 
-// askFor is how long the PEs of other hosts have to answer where they are. A PE that is stopped
-// never answers.
+// askFor is how long PEs of other hosts have to report where they are. A stopped PE never reports.
 const askFor = time.Second
 
-// entered is which epoch each member waits in.
+// entered returns the epoch in which each member waits.
 func (t *barrier) entered() []uint64 {
 	w, off, words := t.env, t.area+enteredAt, make([]uint64, len(t.members))
 	raw := make([]byte, 8*len(words))
-	t.asked = raw // what comes late still has a place
+	t.asked = raw // late reports still find room
 	far := false
 	for rank, pe := range t.members {
 		into := memory.AddrOf(raw) + 8*uint64(rank)
@@ -215,7 +214,7 @@ func (t *barrier) entered() []uint64 {
 		}
 	}
 	if far {
-		_ = w.Net.Quiet(time.Now().Add(askFor)) // whose word has not come is taken for absent
+		_ = w.Net.Quiet(time.Now().Add(askFor)) // a member without a report counts as absent
 	}
 	for rank := range words {
 		words[rank] = memory.Load64(memory.AddrOf(raw) + 8*uint64(rank))
@@ -223,9 +222,9 @@ func (t *barrier) entered() []uint64 {
 	return words
 }
 
-// vacate waits until no member looks at the area of another any more, and clears this PE's. It is
-// the last thing that the team does, and always dissemination: each member then waits only for
-// words in its own area.
+// vacate waits until no member uses the area of another, and clears this PE's. It is the team's
+// last operation and always uses dissemination, in which each member waits only for words in its
+// own area.
 func (t *barrier) vacate() error {
 	t.epoch++
 	if _, err := t.disseminate(t.all, uint64(t.epoch)<<32); err != nil {
@@ -238,13 +237,13 @@ func (t *barrier) vacate() error {
 	return nil
 }
 
-// next waits until all members have come as far as this one in a call.
+// next waits until all members have reached this point of a call.
 func (t *barrier) next() error {
-	_, err := t.sync(0) // they have agreed on the call before
+	_, err := t.sync(0) // they have agreed on the call already
 	return err
 }
 
-// spoil makes the team unusable, as its members no longer agree where they are.
+// spoil makes the team unusable, because its members may be at different points.
 func (t *barrier) spoil(err error) error {
 	if t.broken == nil {
 		t.broken = fmt.Errorf("the team is unusable: %w", err)

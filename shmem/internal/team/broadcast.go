@@ -8,8 +8,8 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// Broadcast copies n bytes at src of member root to dest of all members, root too. dest and src are
-// symmetric, and the same or apart (shmem_broadcastmem).
+// Broadcast copies n bytes at src of member root to dest of all members, including root. dest and
+// src are symmetric, and equal or disjoint (shmem_broadcastmem).
 func (t *Team) Broadcast(dest, src, n uint64, root int) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("broadcast of %v: %w", t, err)

@@ -4,8 +4,8 @@ package team
 
 import "fmt"
 
-// FCollect puts the n bytes at src of each member one behind the other at dest of all members, in
-// the order of their numbers (shmem_fcollectmem). dest and src are symmetric and apart.
+// FCollect concatenates the n bytes at src of all members at dest of all members, in member order
+// (shmem_fcollectmem). dest and src are symmetric and must not overlap.
 func (t *Team) FCollect(dest, src, n uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("fcollect of %v: %w", t, err)
@@ -24,7 +24,7 @@ func (t *Team) FCollect(dest, src, n uint64) error {
 	})
 }
 
-// Collect is FCollect where each member has its own n, which may be 0 (shmem_collectmem).
+// Collect is FCollect with a length for each member, which may be 0 (shmem_collectmem).
 func (t *Team) Collect(dest, src, n uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("collect of %v: %w", t, err)
@@ -38,7 +38,7 @@ func (t *Team) Collect(dest, src, n uint64) error {
 	return nil
 }
 
-// collect first finds out what each member has, and with that where it goes.
+// collect first exchanges the lengths, which determine the offsets.
 func (t *Team) collect(c *teamCall, dest, src, n uint64) error {
 	_, bad := t.operands(dest, 0, src, n, false)
 	said, err := t.exchange(c, bad, record{n})

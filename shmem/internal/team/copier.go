@@ -11,19 +11,18 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A copier moves the data of collective calls. All members join first, so nobody touches memory
-// before all arguments are known to be good and the same, and all sources are ready. Then each
-// member reads what it needs from those whose memory is mapped, and writes to the others. At the
-// end all join again: the sources may be changed then, and what was written has arrived.
+// A copier moves the data of collective calls. First all members join: then all arguments are valid
+// and equal, and all sources are ready. Each member reads from mapped members and writes to the
+// others. At the end all join again: sources may be changed, and all writes have arrived.
 type copier struct{ *barrier }
 
-// operands are the symmetric memory of a collective call.
+// operands is the symmetric memory of a collective call.
 type operands struct {
 	dest, src       *heap.Block
 	destOff, srcOff uint64
 }
 
-// mem touches both.
+// mem accesses both.
 func (o *operands) mem() access.Memory {
 	if o.dest != nil {
 		return o.dest.Mem
@@ -31,8 +30,8 @@ func (o *operands) mem() access.Memory {
 	return o.src.Mem
 }
 
-// operands finds the memory of a collective call: n bytes at dest and m bytes at src, which must
-// not overlap; or only be the same if same is set. Of no bytes the address is not looked at.
+// operands finds the memory of a collective call: n bytes at dest and m bytes at src. They must not
+// overlap, but may be equal if same is set. With length 0 it does not check the address.
 func (t *Team) operands(dest, n, src, m uint64, same bool) (o operands, err error) {
 	if n > 0 {
 		if o.dest, o.destOff, err = t.env.Locate(dest, n); err != nil {
@@ -53,7 +52,7 @@ func (t *Team) operands(dest, n, src, m uint64, same bool) (o operands, err erro
 	return o, nil
 }
 
-// times multiplies sizes; the error wraps peers.ErrInvalid if that is more than there can be.
+// times multiplies sizes. On overflow the error wraps peers.ErrInvalid.
 func times(n, size uint64) (uint64, error) {
 	over, product := bits.Mul64(n, size)
 	if over != 0 || product > 1<<62 {
@@ -62,8 +61,8 @@ func times(n, size uint64) (uint64, error) {
 	return product, nil
 }
 
-// together makes one collective call: the members join, work, and join again. bad is why this PE's
-// arguments are not valid.
+// together runs one collective call: the members join, work, and join again. bad is why this PE's
+// arguments are invalid.
 func (t *Team) together(c *teamCall, bad error, work func() error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,10 +76,10 @@ func (t *Team) together(c *teamCall, bad error, work func() error) error {
 	return nil
 }
 
-// finish ends the part of a call in which memory is touched.
+// finish ends the part of a call that accesses memory.
 func (t *Team) finish(err error) error {
 	if err != nil {
-		return t.spoil(err) // the others wait in vain for this PE, until they time out or it dies
+		return t.spoil(err) // the others wait for this PE until they time out or it dies
 	}
 	return t.next()
 }
@@ -91,8 +90,7 @@ func (t *Team) failed(c *teamCall, err error) error {
 	return fmt.Errorf("%v of %v: %w", act, t, err)
 }
 
-// pull reads n bytes at off of a member's part of b. If it is not mapped, they are there after
-// drain.
+// pull reads n bytes at off of a member's part of b. If it is not mapped, they arrive by drain.
 func (t *copier) pull(dst uint64, rank int, b *heap.Block, off, n uint64) error {
 	pe := t.members[rank]
 	if at := b.At(pe); at != 0 {
@@ -111,12 +109,12 @@ func (t *copier) push(src uint64, rank int, b *heap.Block, off, n uint64) error 
 	return t.env.Net.Put(pe, b.Regions(), off, src, n)
 }
 
-// spread brings the parts of members low to high to all: what a member has at the source goes where
-// at says, in everybody's destination. Between hosts each part goes once, to one member, from which
-// the others of its host read it.
+// spread copies the parts of members low to high to all members: a member's source goes to the
+// offset of at in every destination. Between hosts each part is sent once, to one member; the other
+// members of that host read it there.
 //
-// Within a host a single part is read by all at once. Of several each is written by whose it is,
-// which has it in its cache.
+// Within a host, all members read a single part at once. If there are several, each is written by
+// its owner, which has it in its cache.
 func (t *copier) spread(o *operands, low, high int, at func(rank int) (off, n uint64)) error {
 	own := o.dest.Base + o.destOff
 	if t.me >= low && t.me < high {
@@ -141,7 +139,7 @@ func (t *copier) spread(o *operands, low, high int, at func(rank int) (off, n ui
 		return err
 	}
 	for i := range high - low {
-		rank := low + (t.me+i)%(high-low) // not all from the same one at once
+		rank := low + (t.me+i)%(high-low) // start at different members
 		from := t.receiverIn(t.group, rank)
 		if off, n := at(rank); n > 0 && t.groupOf[rank] != t.group && from != t.me {
 			if err := t.pull(own+off, from, o.dest, o.destOff+off, n); err != nil {
@@ -152,8 +150,8 @@ func (t *copier) spread(o *operands, low, high int, at func(rank int) (off, n ui
 	return nil
 }
 
-// handOut copies this PE's n bytes at the source to off in its own destination, those of the other
-// hosts' landers, and, if near is set, those of its host.
+// handOut copies this PE's n source bytes to off in its own destination, in those of the receivers
+// on other hosts, and, if near is set, in those of its host.
 func (t *copier) handOut(o *operands, off, n uint64, near bool) error {
 	src := o.src.Base + o.srcOff
 	if own := o.dest.Base + o.destOff + off; own != src {
@@ -169,7 +167,7 @@ func (t *copier) handOut(o *operands, off, n uint64, near bool) error {
 			continue
 		}
 		for i := range ranks {
-			rank := ranks[(t.me+i)%len(ranks)] // not all to the same one at once
+			rank := ranks[(t.me+i)%len(ranks)] // start at different members
 			if near && rank != t.me {
 				if err := t.push(src, rank, o.dest, o.destOff+off, n); err != nil {
 					return err

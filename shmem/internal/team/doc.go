@@ -2,32 +2,32 @@
 
 // Package team has the teams of PEs and their collective calls.
 //
-//   - Teams makes the teams of a PE and gives each a slot in the control block (layout.go).
-//   - roster says who the members are, and which of them share a host.
-//   - barrier has the members wait for each other, and compares what they call.
+//   - Teams creates the teams of a PE and assigns each a slot in the control block (layout.go).
+//   - roster lists the members, and which of them share a host.
+//   - barrier synchronises the members, and compares their calls.
 //   - copier moves data between members, reducer combines it.
-//   - Team has the calls of users on top of these.
+//   - Team has the public calls on top of these.
 //
 // # Barriers
 //
 // Each call of a team is an epoch, and a member leaves it when all have entered it.
 //
-// Dissemination: in round r each member notifies the one that is 2^r behind it, after log2(n)
-// rounds everybody has heard of everybody. Words of odd and even epochs have different cells. That
-// is enough: a member that notifies of epoch e+2 has left e+1, so everybody has entered e+1, and so
-// has read all cells of e.
+// Dissemination: in round r each member notifies the member 2^r after it. After log2(n) rounds
+// every member has heard from all. Words of odd and even epochs have separate cells. Two suffice: a
+// member that notifies of epoch e+2 has left e+1, so all members have entered e+1, and have read
+// all cells of e.
 //
-// Central: each member adds to a word of its group's leader, and the last of them notifies all that
-// wait. It costs more on an idle machine, but each member runs only once, where in dissemination it
-// runs up to log2(n) times: on 2 cores, 8 PEs need a third of the time. The groups of several hosts
-// enter centrally, their leaders disseminate, and the leaders release them.
+// Central: each member adds to a word of its group's leader, and the last one notifies all waiters.
+// It costs more on an idle machine, but each member runs only once, while dissemination runs it up
+// to log2(n) times: on 2 cores, 8 PEs need a third of the time. With several hosts, groups enter
+// centrally, their leaders disseminate, and then release the groups.
 //
-// With the epoch travels a hash of what the member calls. In dissemination a word has the hash and
-// whether any other hash was heard of: whoever has heard of nobody different and gets a word equal
-// to its own knows of twice as many. Centrally the hashes are added up. So after the epoch either
-// all members know that all calls were the same, or all know that they were not.
+// Each epoch carries a hash of the member's call. In dissemination a word has the hash and a bit
+// for any difference seen. A member that has seen no difference and receives its own hash knows
+// that twice as many members agree. In the central algorithm the hashes are summed. After the
+// epoch, either all members know that all calls were equal, or all know that they were not.
 //
-// A word of dissemination, releaseAt and gatheredAt: the epoch in the high half; 31 bits of hash;
-// whether calls differ in bit 0. The word of arriveAt: how many have entered, in the bits above
-// countAt, and the sum of their hashes.
+// A word of dissemination, releaseAt and gatheredAt has the epoch in the high half, 31 bits of
+// hash, and in bit 0 whether calls differ. The word of arriveAt has the number of entered members
+// in the bits from countAt, and the sum of their hashes below.
 package team

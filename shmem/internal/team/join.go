@@ -13,16 +13,15 @@ import (
 	"mori/shmem/internal/reduceop"
 )
 
-// A teamCall is what a PE says of a collective call when it joins the others, so that different
-// calls end in an error on all of them instead of in corruption. Joining compares only a hash; who
-// called what is looked up after that.
+// A teamCall describes a PE's collective call. Different calls end in an error on all members, not
+// in corruption. Joining compares only a hash; the details are exchanged only if hashes differ.
 type teamCall struct {
 	kind teamCallKind
 	args [recordLen - 1]uint64
 }
 
-// A teamCallKind is which collective call, with refused if the PE's own arguments are not valid:
-// then nobody must go on.
+// A teamCallKind is the kind of a collective call. refused means that the PE's own arguments are
+// invalid, so no member may continue.
 type teamCallKind uint64
 
 const (
@@ -33,17 +32,17 @@ const (
 	teamDestroy
 	teamBroadcast
 	teamFCollect
-	teamCollect    // how much each member has
-	teamCollectAll // now that this is known
+	teamCollect    // exchange of the members' lengths
+	teamCollectAll // the same with known lengths
 	teamAllToAll
 	teamAllToAllS
 	teamReduce
-	teamExplain // the PEs exchange what they called
+	teamExplain // exchange of what the PEs called
 
 	refused teamCallKind = 1 << 32
 )
 
-// teamText is how a call reads, with its arguments.
+// teamText is the format of a call with its arguments.
 var teamText = [...]string{
 	teamSync:         "sync",
 	teamBarrier:      "barrier",
@@ -60,11 +59,11 @@ var teamText = [...]string{
 	teamExplain:      "explanation",
 }
 
-// argsOf is how many arguments each teamText has.
+// argsOf is the number of arguments of each teamText.
 var argsOf = [...]int{teamSplitStrided: 3, teamSplit2D: 1, teamBroadcast: 4, teamFCollect: 3, teamCollectAll: 2, teamAllToAll: 3,
 	teamAllToAllS: 6, teamReduce: 5, teamExplain: 0}
 
-// String reads like: fcollect of 8 bytes at offset 0x40 to 0x80.
+// String formats a call, such as: fcollect of 8 bytes at offset 0x40 to 0x80.
 func (c teamCall) String() string {
 	kind := c.kind &^ refused
 	if kind == 0 || int(kind) >= len(teamText) {
@@ -84,7 +83,7 @@ func (c teamCall) String() string {
 	return text
 }
 
-// hash is 31 bits of the call.
+// hash returns 31 bits of the call.
 func (c *teamCall) hash() uint32 {
 	h := mix(uint64(c.kind))
 	for _, v := range c.args {
@@ -101,8 +100,8 @@ func mix(h uint64) uint64 {
 	return h ^ h>>31
 }
 
-// join returns when all members have made this call. bad is why this PE's arguments are not valid,
-// nil if they are. It needs t.mu.
+// join returns when all members have made this call. bad is why this PE's arguments are invalid, or
+// nil. t.mu is held.
 func (t *barrier) join(c *teamCall, bad error) error {
 	if bad != nil {
 		c.kind |= refused
@@ -114,13 +113,13 @@ func (t *barrier) join(c *teamCall, bad error) error {
 	return errors.Join(bad, err)
 }
 
-// A record is what the members say to each other with a call.
+// A record is what the members send each other with a call.
 type record [recordLen]uint64
 
-// exchange is join, and returns what each member said.
+// exchange is join that also returns each member's record.
 //
-// A member overwrites its record when it enters the call after next. By then everybody has entered
-// the next call, and so has read it.
+// A member overwrites its record when it enters the call after next. By then all members have
+// entered the next call, and so have read it.
 func (t *barrier) exchange(c *teamCall, bad error, mine record) ([]record, error) {
 	at := t.area + recordAt + uint64((t.epoch+1)&1)*recordLen*8
 	for i, v := range mine {
@@ -157,7 +156,7 @@ func (t *barrier) read(rank int, off uint64, r *record) error {
 	return nil
 }
 
-// explain names who called what, after all members have seen that they called different things.
+// explain names each member's call, after all members have seen that they differ.
 func (t *barrier) explain(c *teamCall) error {
 	mine := record{uint64(c.kind)}
 	copy(mine[1:], c.args[:])

@@ -11,32 +11,31 @@ import (
 	"mori/shmem/internal/reduceop"
 )
 
-// How a reduction goes. A small one: each member reads all sources and combines them itself. A
-// large one: each member combines one part of all sources into its destination, and reads the parts
-// that the others combined.
+// Algorithms of reductions. Small: each member reads all sources and combines them. Large: each
+// member combines one part of all sources into its destination, and reads the other parts.
 //
-// Either way the sources are combined in the order of the members' numbers, so all members get the
-// same bits, and as many as a loop over the sources would give.
+// Both combine the sources in member order, so all members get the same bits, equal to those of a
+// loop over the sources.
 
 const (
-	smallReduce = 2 << 10   // bytes: a third meeting costs more than to read everything
-	reduceBlock = 16 << 10  // bytes that are combined at a time: they stay in the nearest cache
-	fetchBlock  = 256 << 10 // bytes that are fetched at a time from each PE whose memory is not mapped
+	smallReduce = 2 << 10   // bytes: a third synchronisation costs more than reading everything
+	reduceBlock = 16 << 10  // bytes combined at a time: they stay in the L1 cache
+	fetchBlock  = 256 << 10 // bytes fetched at a time from each PE whose memory is not mapped
 )
 
 // A reducer combines the data of members.
 type reducer struct {
 	copier
 	room    []byte   // scratch memory
-	sources []uint64 // where the sources are
+	sources []uint64 // addresses of the sources
 }
 
-// Reduce combines, element by element, the nelems elements at src of all members, and puts the
+// Reduce combines, element by element, the nelems elements at src of all members, and stores the
 // result at dest of all members (shmem_TYPENAME_OP_reduce). dest and src are symmetric, aligned to
-// the elements, and the same or apart.
+// the elements, and equal or disjoint.
 //
-// Integers wrap. A minimum or maximum with a NaN is NaN. Sums of BFloat16 are made in Float32 and
-// rounded once; everything else with floats of two bytes is rounded after each step.
+// Integers wrap. A minimum or maximum with a NaN is NaN. Sums of BFloat16 are computed in Float32
+// and rounded once; all other ops on 2-byte floats round after each step.
 func (t *Team) Reduce(op reduceop.Op, typ fabric.DataType, dest, src, nelems uint64) error {
 	if err := t.usable(); err != nil {
 		return fmt.Errorf("reduction of %v: %w", t, err)
@@ -70,8 +69,8 @@ func (t *Team) Reduce(op reduceop.Op, typ fabric.DataType, dest, src, nelems uin
 	})
 }
 
-// reduceSmall combines everything here. The destination may be the source, so it is written after
-// all have read.
+// reduceSmall combines everything on each member. The destination may be the source, so it is
+// written after all members have read.
 func (t *reducer) reduceSmall(combine reduceop.Func, o *operands, size, n uint64) error {
 	result := t.scratch() + resultOff
 	if err := t.combine(combine, result, o, o.srcOff, size, n); err != nil {
@@ -83,8 +82,8 @@ func (t *reducer) reduceSmall(combine reduceop.Func, o *operands, size, n uint64
 	return o.mem().Copy(o.dest.Base+o.destOff, result, n)
 }
 
-// reduceParts combines this PE's part of the elements, and fetches the others. Nobody else reads
-// the part of this PE's source that its result overwrites if the destination is the source.
+// reduceParts combines this PE's part of the elements, and fetches the others. If the destination
+// is the source, the result overwrites only the part that no other member reads.
 func (t *reducer) reduceParts(combine reduceop.Func, o *operands, size, n uint64) error {
 	begin, end := t.part(t.me, n)
 	for off := begin; off < end; off += fetchBlock {
@@ -106,7 +105,8 @@ func (t *reducer) reduceParts(combine reduceop.Func, o *operands, size, n uint64
 	if err := t.next(); err != nil {
 		return err
 	}
-	// Between hosts each part goes once, to one member, from which the others of its host read it.
+	// Between hosts each part is sent once, to one member; the other members of that host read it
+	// there.
 	err := t.fetchParts(o, n, func(rank int) int {
 		if t.groupOf[rank] == t.group || t.receiverIn(t.group, rank) == t.me {
 			return rank
@@ -127,11 +127,11 @@ func (t *reducer) reduceParts(combine reduceop.Func, o *operands, size, n uint64
 	})
 }
 
-// fetchParts reads the members' parts of the result from the members that from says. What this PE
-// would read from itself is there.
+// fetchParts reads the members' parts of the result from the members in from. This PE's own part is
+// in place.
 func (t *reducer) fetchParts(o *operands, n uint64, from func(rank int) int) error {
 	for i := range t.members {
-		rank := (t.me + i) % len(t.members) // not all from the same one at once
+		rank := (t.me + i) % len(t.members) // start at different members
 		begin, end := t.part(rank, n)
 		if source := from(rank); source != t.me && begin < end {
 			if err := t.pull(o.dest.Base+o.destOff+begin, source, o.dest, o.destOff+begin, end-begin); err != nil {
@@ -142,15 +142,15 @@ func (t *reducer) fetchParts(o *operands, n uint64, from func(rank int) int) err
 	return t.env.Drain()
 }
 
-// part is which of n bytes a member combines: whole lines, so that no two members write the same
-// one, and whole elements of any type.
+// part returns which of n bytes a member combines: whole lines, so that no two members write the
+// same one, and whole elements of any type.
 func (t *reducer) part(rank int, n uint64) (begin, end uint64) {
 	lines, members := (n+line-1)/line, uint64(len(t.members))
 	return min(n, lines*uint64(rank)/members*line), min(n, lines*uint64(rank+1)/members*line)
 }
 
 // combine combines n bytes, at most fetchBlock, at off of all members' sources into dst, which may
-// be this PE's own of them. What the CPU does not load is fetched before.
+// be this PE's own source. It first fetches memory that the CPU cannot load.
 func (t *reducer) combine(f reduceop.Func, dst uint64, o *operands, off, size, n uint64) error {
 	between := t.scratch()
 	fetched, far := between+t.fetchedAt(), uint64(0)
@@ -183,11 +183,11 @@ func (t *reducer) combine(f reduceop.Func, dst uint64, o *operands, off, size, n
 	return nil
 }
 
-// Where scratch memory has what: a block for what is between, one for a result, and one for each
-// member whose memory the CPU does not load.
+// Layout of scratch memory: a block for intermediate results, one for the result, and one for each
+// member whose memory the CPU cannot load.
 const resultOff = reduceBlock
 
-// resultLen is how long a result there can be: with a heap on GPUs, all of what is fetched at a
+// resultLen is the longest result in scratch memory: with a heap on GPUs, all that is fetched at a
 // time.
 func (t *reducer) resultLen() uint64 {
 	if t.env.OnGPU {
@@ -198,7 +198,7 @@ func (t *reducer) resultLen() uint64 {
 
 func (t *reducer) fetchedAt() uint64 { return resultOff + t.resultLen() }
 
-// scratch is memory of this PE for reductions.
+// scratch is this PE's memory for reductions.
 func (t *reducer) scratch() uint64 {
 	if t.room == nil {
 		far := uint64(0)

@@ -4,13 +4,13 @@ package team
 
 import "fmt"
 
-// The hashes of the calls that have no arguments.
+// Hashes of the calls without arguments.
 var (
 	syncHash    = (&teamCall{kind: teamSync}).hash()
 	barrierHash = (&teamCall{kind: teamBarrier}).hash()
 )
 
-// Barrier returns when all members have called it, and all that they had put is where it belongs.
+// Barrier returns when all members have called it, and all their puts are complete.
 func (t *Team) Barrier() error {
 	if t == nil {
 		return fmt.Errorf("barrier of %v: %w", t, t.usable())

@@ -10,13 +10,13 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A Team is a subset of the PEs, numbered anew from 0, as one of its members sees it. PEs that are
-// not members have a nil Team (SHMEM_TEAM_INVALID).
+// A Team is a subset of the PEs, renumbered from 0, as seen by one member. PEs that are not members
+// have a nil Team (SHMEM_TEAM_INVALID).
 //
-// The methods with an error are collective over the members unless they say otherwise: all make
-// them in the same order, with the same arguments. If the arguments differ, or one member's are not
-// valid, all members get an error and no memory is touched; the team can be used further. After any
-// other error of such a call, or a time-out, it cannot.
+// Methods that return an error are collective over the members unless they say otherwise: all
+// members call them in the same order with the same arguments. If the arguments differ or are
+// invalid on one member, all members get an error and no memory changes; the team stays usable.
+// After any other error, or a timeout, the team is unusable.
 type Team struct {
 	reducer
 	teams *Teams
@@ -25,7 +25,7 @@ type Team struct {
 	mu sync.Mutex // held by a collective call
 }
 
-// MyPE is this PE's number in the team, NPEs how many it has; -1 of the nil Team. Not collective.
+// MyPE returns this PE's number in the team, -1 for the nil Team. Not collective.
 func (t *Team) MyPE() int {
 	if t == nil {
 		return -1
@@ -33,7 +33,7 @@ func (t *Team) MyPE() int {
 	return t.me
 }
 
-// NPEs is how many members the team has, -1 of the nil Team. Not collective.
+// NPEs returns the number of members, -1 for the nil Team. Not collective.
 func (t *Team) NPEs() int {
 	if t == nil {
 		return -1
@@ -41,7 +41,8 @@ func (t *Team) NPEs() int {
 	return len(t.members)
 }
 
-// WorldPE is the number in TeamWorld of member pe, -1 if there is none. Not collective.
+// WorldPE returns the number in TeamWorld of member pe, -1 if there is no such member. Not
+// collective.
 func (t *Team) WorldPE(pe int) int {
 	if t == nil || pe < 0 || pe >= len(t.members) {
 		return -1
@@ -49,7 +50,7 @@ func (t *Team) WorldPE(pe int) int {
 	return t.members[pe]
 }
 
-// TranslatePE is the number in another team of member pe, -1 if it is no member there. Not
+// TranslatePE returns the number in another team of member pe, -1 if it is not a member there. Not
 // collective.
 func (t *Team) TranslatePE(pe int, to *Team) int {
 	world := t.WorldPE(pe)
@@ -64,8 +65,8 @@ func (t *Team) TranslatePE(pe int, to *Team) int {
 	return -1
 }
 
-// SplitStrided makes a team of size members of this one: start, start+stride and so on. Others get
-// nil.
+// SplitStrided creates a team of size members of this team: start, start+stride and so on. PEs that
+// are not members get nil.
 func (t *Team) SplitStrided(start, stride, size int) (*Team, error) {
 	if err := t.usable(); err != nil {
 		return nil, fmt.Errorf("split %v: %w", t, err)
@@ -93,7 +94,7 @@ func (t *Team) SplitStrided(start, stride, size int) (*Team, error) {
 	return split[0], nil
 }
 
-// Split2D cuts the members into rows of width, the last of which may be shorter, and returns the
+// Split2D splits the members into rows of width, the last of which may be shorter, and returns the
 // teams of this PE's row and column.
 func (t *Team) Split2D(width int) (row, column *Team, err error) {
 	if err := t.usable(); err != nil {
@@ -125,8 +126,8 @@ func (t *Team) Split2D(width int) (row, column *Team, err error) {
 	return split[0], split[1], nil
 }
 
-// split makes teams of the members in each of parts, nil where this PE is none. The i-th parts of
-// two PEs are the same or have no member in common, so that they can have one slot.
+// split creates a team for each of parts, nil if this PE is not in it. The i-th parts of two PEs
+// are equal or disjoint, so they can share a slot.
 func (t *Team) split(c *teamCall, bad error, parts func() [][]int) ([]*Team, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -161,7 +162,8 @@ func (t *Team) split(c *teamCall, bad error, parts func() [][]int) ([]*Team, err
 	return made, nil
 }
 
-// Destroy frees the team. The nil Team may be destroyed, those that are always there must not.
+// Destroy frees the team. Destroying the nil Team does nothing. TeamWorld and TeamShared cannot be
+// destroyed.
 func (t *Team) Destroy() error {
 	if t == nil {
 		return nil
@@ -189,7 +191,7 @@ func (t *Team) Destroy() error {
 	return nil
 }
 
-// usable reports why a collective call cannot begin, nil if it can.
+// usable returns why a collective call cannot start, nil if it can.
 func (t *Team) usable() error {
 	if t == nil {
 		return fmt.Errorf("not a member: %w", peers.ErrInvalid)

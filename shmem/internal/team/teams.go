@@ -17,45 +17,45 @@ import (
 	"mori/shmem/internal/wait"
 )
 
-// An Env is what teams need of their World.
+// An Env is what teams need from their World.
 type Env struct {
 	PEs     *peers.Group
 	Control *heap.Block
 	Waiter  *wait.Waiter
 	Net     *remote.Network // to PEs whose memory is not mapped; nil if there is none
 	OnGPU   bool            // the heap is on GPUs
-	Split   bool            // there are PEs whose GPUs do not reach each other
+	Split   bool            // some PEs have GPUs that cannot access each other
 
-	Drain  func() error                                                // waits for what this PE has queued
+	Drain  func() error                                                // waits for this PE's queued operations
 	Locate func(addr, n uint64) (b *heap.Block, off uint64, err error) // finds symmetric memory
 }
 
-// Teams are all teams of this PE.
+// Teams holds all teams of this PE.
 type Teams struct {
 	env    *Env
-	leader []int  // by PE: the lowest of the PEs that map each other's memory, which means on its host
+	leader []int  // by PE: the lowest PE of its host (the PEs that map each other's memory)
 	crowd  []bool // by PE: its host has more PEs than cores
-	cores  int    // that the PEs of this host have together
+	cores  int    // cores that the PEs of this host share
 	world  *Team
 	shared *Team
 
-	mu   sync.Mutex // from the look for a free slot until it is taken
-	free uint64     // the slots, as bits
+	mu   sync.Mutex // held from the search for a free slot until it is taken
+	free uint64     // free slots, as bits
 }
 
-// A view is what a PE says of itself before there are teams.
+// A view is what a PE sends to the others before teams exist.
 type view struct {
 	PID    int
-	CPUs   []int // that the process may run on
-	Procs  int   // of them that it uses at once
+	CPUs   []int // processors that the process may use
+	Procs  int   // number of them that it uses at once
 	Mapped []int
 }
 
-// self is the view of this process, which has not mapped anything.
+// self returns the view of this process, with nothing mapped.
 func self() view {
 	v := view{PID: os.Getpid(), Procs: runtime.GOMAXPROCS(0)}
 	var err error
-	if v.CPUs, err = topology.CPUs(); err != nil { // as if each process had its own
+	if v.CPUs, err = topology.CPUs(); err != nil { // as if each process had its own cores
 		v.CPUs = make([]int, runtime.NumCPU())
 		for i := range v.CPUs {
 			v.CPUs[i] = i
@@ -64,7 +64,7 @@ func self() view {
 	return v
 }
 
-// Open makes the teams that are always there. Collective.
+// Open creates TeamWorld and TeamShared. Collective.
 func Open(ctx context.Context, env Env) (*Teams, error) {
 	pes := env.PEs
 	slots := slotsOf(pes.N)
@@ -101,8 +101,8 @@ func Open(ctx context.Context, env Env) (*Teams, error) {
 	return s, nil
 }
 
-// Regroup makes TeamWorld anew as if the PEs with the same leader were those of one host, and crowd
-// said which hosts have more PEs than cores. Tests have several hosts in one process with it.
+// Regroup recreates TeamWorld as if the PEs with the same leader were on one host; crowd says which
+// hosts have more PEs than cores. Tests use it to have several hosts in one process.
 func Regroup(s *Teams, leader []int, crowd []bool) {
 	s.leader, s.crowd = leader, crowd
 	s.env.Waiter.Crowded = crowd[s.env.PEs.Me]
@@ -113,8 +113,8 @@ func Regroup(s *Teams, leader []int, crowd []bool) {
 	s.world = s.newTeam("world", 0, all)
 }
 
-// hosts finds which PEs map each other's memory: PEs are on one host if they map the same PEs,
-// themselves among them. All PEs come to the same result, as the views are the same.
+// hosts determines the host of each PE: PEs are on one host if they map the same PEs, including
+// themselves. All PEs get the same result, because the views are the same.
 func hosts(views []view) (leader []int, crowd []bool) {
 	leader, crowd = make([]int, len(views)), make([]bool, len(views))
 	first := map[string]int{}
@@ -129,8 +129,8 @@ func hosts(views []view) (leader []int, crowd []bool) {
 	return leader, crowd
 }
 
-// cores is how many of these PEs can run at once: launchers often bind each to processors of its
-// own, and a process may hold several.
+// cores returns how many of these PEs can run at once. Launchers often bind each process to
+// processors of its own, and a process may hold several PEs.
 func cores(views []view, pes []int) int {
 	cpus, procs := map[int]bool{}, map[int]int{}
 	for _, pe := range pes {
@@ -146,11 +146,11 @@ func cores(views []view, pes []int) int {
 	return min(len(cpus), most)
 }
 
-// Cores is how many processors the PEs of this host, those of TeamShared, have together. A launcher
-// may have bound each to some.
+// Cores returns the number of processors that the PEs of this host (TeamShared) share. A launcher
+// may have bound processes to some of them.
 func (s *Teams) Cores() int { return s.cores }
 
-// newTeam makes this PE's part of a team that it is a member of, and takes the slot.
+// newTeam creates this PE's part of a team, and takes the slot.
 func (s *Teams) newTeam(name string, slot int, members []int) *Team {
 	s.free &^= 1 << slot
 	r := &roster{name: name, members: members}
@@ -190,10 +190,10 @@ func (s *Teams) TeamWorld() *Team { return s.world }
 // TeamShared is the team of the PEs whose memory is mapped here: Ptr works between them.
 func (s *Teams) TeamShared() *Team { return s.shared }
 
-// BarrierAll returns when all PEs have called it, and all that they had put is where it belongs
+// BarrierAll returns when all PEs have called it, and all their puts are complete
 // (shmem_barrier_all).
 func (s *Teams) BarrierAll() error { return s.world.Barrier() }
 
-// SyncAll returns when all PEs have called it; what went to PEs whose memory is not mapped may
-// still be on its way (shmem_sync_all).
+// SyncAll returns when all PEs have called it (shmem_sync_all). Operations on PEs whose memory is
+// not mapped may still be pending.
 func (s *Teams) SyncAll() error { return s.world.Sync() }

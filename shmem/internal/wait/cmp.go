@@ -8,10 +8,10 @@ import (
 	"mori/core/fabric"
 )
 
-// A Type is the type of the elements that a call works on.
+// A Type is the element type of a call.
 type Type = fabric.DataType
 
-// A Cmp is how an element of memory, on the left, compares with a value.
+// A Cmp compares an element of memory, on the left, with a value.
 type Cmp int
 
 // The comparisons, in OpenSHMEM's order.
@@ -26,7 +26,7 @@ const (
 
 var cmpText = [...]string{CmpEQ: "==", CmpNE: "!=", CmpGT: ">", CmpGE: ">=", CmpLT: "<", CmpLE: "<="}
 
-// String is the operator.
+// String returns the operator.
 func (c Cmp) String() string {
 	if c < CmpEQ || c > CmpLE {
 		return fmt.Sprintf("comparison %d", int(c))

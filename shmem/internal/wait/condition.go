@@ -13,27 +13,28 @@ import (
 	"mori/shmem/internal/peers"
 )
 
-// A condition is that elements of this PE's memory compare with values. The zero one is of no
+// A condition compares elements of this PE's memory with values. The zero condition has no
 // elements.
 type condition struct {
 	addr, n, size uint64
 	typ           Type
 	cmp           Cmp
-	status        []bool   // true: left out; nil: none is
-	value         uint64   // of all elements
-	values        []uint64 // of each, if not nil
-	shift         int      // moves an element's highest bit to a word's
-	flip          uint64   // makes the order of signed numbers that of unsigned ones
+	status        []bool   // true: skip the element; nil: skip none
+	value         uint64   // one value for all elements
+	values        []uint64 // one value per element, if not nil
+	shift         int      // moves an element's sign bit to a word's
+	flip          uint64   // maps the order of signed numbers to that of unsigned ones
 
-	found uint64 // the element looked at last
-	seen  uint64 // what it was
+	found uint64 // the element that was checked last
+	seen  uint64 // its value
 
-	words uint64        // where the elements can be loaded, of a GPU's after refresh
-	mem   access.Memory // of a GPU's: brings them there
-	buf   []byte        // which this is
+	words uint64        // address at which the elements can be loaded; a GPU's only after refresh
+	mem   access.Memory // copies a GPU's elements to the host
+	buf   []byte        // id of the element that compared
 }
 
-// condition is about n elements at addr, which it finds good. The values are missing.
+// condition returns a condition on n elements at addr, after it has checked them. Values are still
+// missing.
 func (w *Conditions) condition(addr, n uint64, t Type, cmp Cmp) (c condition, err error) {
 	if cmp < CmpEQ || cmp > CmpLE {
 		return c, fmt.Errorf("%v does not exist: %w", cmp, peers.ErrInvalid)
@@ -57,8 +58,8 @@ func (w *Conditions) condition(addr, n uint64, t Type, cmp Cmp) (c condition, er
 	return c, nil
 }
 
-// checkWords finds out whether n elements of an integer type are at the symmetric address addr, and
-// in which block; nil if there are none.
+// checkWords checks that n elements of an integer type are at the symmetric address addr, and
+// returns their block; nil if n is 0.
 func (w *Conditions) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 	size := uint64(t.Size())
 	if !t.Integer() {
@@ -78,7 +79,8 @@ func (w *Conditions) checkWords(addr, n uint64, t Type) (*heap.Block, error) {
 	return b, err
 }
 
-// conditions is a condition of several elements, with one value, or one each if values is not nil.
+// conditions returns a condition on several elements, with one value, or with one each if values is
+// not nil.
 func (w *Conditions) conditions(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
 	c, err := w.condition(addr, n, t, cmp)
 	switch {
@@ -95,7 +97,7 @@ func (w *Conditions) conditions(act string, addr, n uint64, status []bool, t Typ
 	return c, nil
 }
 
-// String says what is waited for, of the element looked at last.
+// String describes the condition, for the element that was checked last.
 func (c *condition) String() string {
 	if c.n == 1 {
 		return fmt.Sprintf("%v at %#x %v %s, its value is %s", c.typ, c.addr, c.cmp, c.text(c.target(0)), c.text(c.load(0)))
@@ -104,7 +106,7 @@ func (c *condition) String() string {
 	return fmt.Sprintf("%d of %v at %#x: number %d %v %s, its value is %s", c.n, c.typ, c.addr, i, c.cmp, c.text(c.target(i)), c.text(c.load(i)))
 }
 
-// text is a value as its type has it.
+// text formats a value by its type.
 func (c *condition) text(v uint64) string {
 	v <<= c.shift
 	if c.flip != 0 {
@@ -113,7 +115,7 @@ func (c *condition) text(v uint64) string {
 	return fmt.Sprint(v >> c.shift)
 }
 
-// target is what element i is compared with.
+// target returns the value to compare element i with.
 func (c *condition) target(i uint64) uint64 {
 	if c.values != nil {
 		return c.values[i]
@@ -121,7 +123,7 @@ func (c *condition) target(i uint64) uint64 {
 	return c.value
 }
 
-// refresh brings the elements to where they can be loaded, if that is elsewhere.
+// refresh copies the elements to where they can be loaded, if needed.
 func (c *condition) refresh() (err error) {
 	if c.mem != nil && c.n > 0 {
 		c.words, c.buf, err = c.mem.Load(c.addr, c.n*c.size, c.buf)
@@ -138,11 +140,11 @@ func (c *condition) load(i uint64) uint64 {
 	case 4:
 		return uint64(memory.Load32(addr))
 	}
-	word := memory.Load32(addr&^3) >> (addr & 3 * 8) // the hosts are little-endian, and blocks consist of words
+	word := memory.Load32(addr&^3) >> (addr & 3 * 8) // hosts are little-endian, and blocks consist of words
 	return uint64(word) & (1<<(8*c.size) - 1)
 }
 
-// at looks at element i.
+// at compares element i.
 func (c *condition) at(i uint64) bool {
 	c.found, c.seen = i, c.load(i)
 	x, v := c.seen<<c.shift^c.flip, c.target(i)<<c.shift^c.flip
@@ -161,13 +163,13 @@ func (c *condition) at(i uint64) bool {
 	return x <= v
 }
 
-// out reports whether element i is left out.
+// out reports whether element i is skipped.
 func (c *condition) out(i uint64) bool { return c.status != nil && c.status[i] }
 
-// holds is of a condition of one element.
+// holds checks a condition of one element.
 func (c *condition) holds() bool { return c.at(0) }
 
-// idle reports whether all elements are left out.
+// idle reports whether all elements are skipped.
 func (c *condition) idle() bool {
 	for i := range c.n {
 		if !c.out(i) {
@@ -177,7 +179,7 @@ func (c *condition) idle() bool {
 	return true
 }
 
-// all reports whether all elements have compared, and goes on where it left off.
+// all reports whether all elements have compared. It resumes where the last call stopped.
 func (c *condition) all() bool {
 	for i := c.found; i < c.n; i++ {
 		if !c.out(i) && !c.at(i) {
@@ -198,7 +200,7 @@ func (c *condition) any() bool {
 	return false
 }
 
-// which is the index of an element that compares, or -1.
+// which returns the index of an element that compares, or -1.
 func (c *condition) which() int {
 	if c.any() {
 		return int(c.found)
@@ -206,7 +208,7 @@ func (c *condition) which() int {
 	return -1
 }
 
-// some are the indices of all elements that compare.
+// some returns the indices of all elements that compare.
 func (c *condition) some() []int {
 	if !c.any() {
 		return nil
@@ -214,7 +216,7 @@ func (c *condition) some() []int {
 	return c.rest()
 }
 
-// rest is some after any found one.
+// rest continues some after the first match.
 func (c *condition) rest() []int {
 	some := []int{int(c.found)}
 	for i := c.found + 1; i < c.n; i++ {

@@ -10,30 +10,30 @@ import (
 	"mori/shmem/internal/heap"
 )
 
-// Conditions are the calls that look at elements of this PE's symmetric memory, of an integer type,
-// that other PEs change by puts, atomics and signals. Values are taken as that type: of 4 bytes,
-// the lower half of a value. A PE that has seen a change also sees what the other PE put before and
-// ordered by Fence.
+// Conditions has the calls that wait for or test elements of this PE's symmetric memory, which
+// other PEs change by puts, atomics and signals. Elements have an integer type. Of a value for a
+// 4-byte type, the lower half counts. A PE that has seen a change also sees what the other PE put
+// before and ordered by Fence.
 //
-// Of several elements, those whose status is true are left out; a nil status leaves out none. The
-// Vector forms compare each element with a value of its own.
+// Calls on several elements skip those whose status is true; a nil status skips none. The Vector
+// forms have a value for each element.
 type Conditions struct {
 	waiter *Waiter
 	heap   *heap.Heap
 }
 
-// NewConditions returns the conditions on the memory of h.
+// NewConditions returns the calls on the memory of h.
 func NewConditions(w *Waiter, h *heap.Heap) *Conditions { return &Conditions{w, h} }
 
-// AwaitFor is for layers that build protocols of their own out of symmetric memory. It waits until
-// ready, for at most timeout, where 0 is without end. The PE that makes ready true wakes this one:
-// by SignalSet, SignalAdd or an atomic. ready is called often, by this goroutine, and should do no
-// more than load a word or a few. what says what is awaited, for the error.
+// AwaitFor is for layers that build protocols from symmetric memory. It waits until ready returns
+// true, at most for timeout (0: forever). The PE that makes ready true wakes this one: by
+// SignalSet, SignalAdd or an atomic. This goroutine calls ready often, so it should only load a few
+// words. what names the wait in the error.
 func (w *Conditions) AwaitFor(timeout time.Duration, what func() string, ready func() bool) error {
 	return w.waiter.awaitOn(onHeap, timeout, what, ready)
 }
 
-// WaitUntil waits until the element at addr compares so with value.
+// WaitUntil waits until the element at addr satisfies the comparison with value.
 func (w *Conditions) WaitUntil(addr uint64, t Type, cmp Cmp, value uint64) error {
 	c, err := w.condition(addr, 1, t, cmp)
 	if err == nil {
@@ -56,8 +56,7 @@ func (w *Conditions) Test(addr uint64, t Type, cmp Cmp, value uint64) (bool, err
 	return c.holds(), nil
 }
 
-// WaitUntilAll waits until each of the elements has compared so; one that has is not looked at
-// again.
+// WaitUntilAll waits until each element has satisfied the comparison once.
 func (w *Conditions) WaitUntilAll(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) error {
 	return w.waitAll("wait_until_all", addr, nelems, status, t, cmp, value, nil)
 }
@@ -67,8 +66,8 @@ func (w *Conditions) WaitUntilAllVector(addr, nelems uint64, status []bool, t Ty
 	return w.waitAll("wait_until_all_vector", addr, nelems, status, t, cmp, 0, vector(values))
 }
 
-// WaitUntilAny waits until one of the elements compares so and returns its index; -1 if all are
-// left out.
+// WaitUntilAny waits until one element satisfies the comparison, and returns its index; -1 if all
+// are skipped.
 func (w *Conditions) WaitUntilAny(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) (int, error) {
 	return w.waitAny("wait_until_any", addr, nelems, status, t, cmp, value, nil)
 }
@@ -78,8 +77,8 @@ func (w *Conditions) WaitUntilAnyVector(addr, nelems uint64, status []bool, t Ty
 	return w.waitAny("wait_until_any_vector", addr, nelems, status, t, cmp, 0, vector(values))
 }
 
-// WaitUntilSome waits until at least one of the elements compares so and returns the indices of all
-// that do; none if all are left out.
+// WaitUntilSome waits until at least one element satisfies the comparison, and returns the indices
+// of all that do; none if all are skipped.
 func (w *Conditions) WaitUntilSome(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) ([]int, error) {
 	return w.waitSome("wait_until_some", addr, nelems, status, t, cmp, value, nil)
 }
@@ -89,7 +88,7 @@ func (w *Conditions) WaitUntilSomeVector(addr, nelems uint64, status []bool, t T
 	return w.waitSome("wait_until_some_vector", addr, nelems, status, t, cmp, 0, vector(values))
 }
 
-// tested is conditions for a test, which looks once.
+// tested returns the condition of a test, which checks once.
 func (w *Conditions) tested(act string, addr, n uint64, status []bool, t Type, cmp Cmp, value uint64, values []uint64) (condition, error) {
 	c, err := w.conditions(act, addr, n, status, t, cmp, value, values)
 	if err == nil {
@@ -100,7 +99,7 @@ func (w *Conditions) tested(act string, addr, n uint64, status []bool, t Type, c
 	return c, err
 }
 
-// TestAll reports whether all elements compare so; also if all are left out.
+// TestAll reports whether all elements satisfy the comparison; true if all are skipped.
 func (w *Conditions) TestAll(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) (bool, error) {
 	c, err := w.tested("test_all", addr, nelems, status, t, cmp, value, nil)
 	return err == nil && c.all(), err
@@ -112,7 +111,7 @@ func (w *Conditions) TestAllVector(addr, nelems uint64, status []bool, t Type, c
 	return err == nil && c.all(), err
 }
 
-// TestAny returns the index of an element that compares so, or -1.
+// TestAny returns the index of an element that satisfies the comparison, or -1.
 func (w *Conditions) TestAny(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) (int, error) {
 	c, err := w.tested("test_any", addr, nelems, status, t, cmp, value, nil)
 	return c.which(), err
@@ -124,7 +123,7 @@ func (w *Conditions) TestAnyVector(addr, nelems uint64, status []bool, t Type, c
 	return c.which(), err
 }
 
-// TestSome returns the indices of the elements that compare so.
+// TestSome returns the indices of the elements that satisfy the comparison.
 func (w *Conditions) TestSome(addr, nelems uint64, status []bool, t Type, cmp Cmp, value uint64) ([]int, error) {
 	c, err := w.tested("test_some", addr, nelems, status, t, cmp, value, nil)
 	return c.some(), err
@@ -166,7 +165,7 @@ func (w *Conditions) waitSome(act string, addr, nelems uint64, status []bool, t 
 	return c.rest(), nil
 }
 
-// vector is values, and never nil.
+// vector returns values, never nil.
 func vector(values []uint64) []uint64 {
 	if values == nil {
 		return []uint64{}
@@ -181,7 +180,7 @@ func waitError(act string, err error) error {
 	return nil
 }
 
-// SignalFetch is the present value of this PE's signal at sig.
+// SignalFetch returns the present value of this PE's signal at sig.
 func (w *Conditions) SignalFetch(sig uint64) (uint64, error) {
 	c, err := w.condition(sig, 1, fabric.Uint64, CmpEQ)
 	if err == nil {
@@ -193,8 +192,8 @@ func (w *Conditions) SignalFetch(sig uint64) (uint64, error) {
 	return c.load(0), nil
 }
 
-// SignalWaitUntil waits until this PE's signal at sig compares so with value, and returns what it
-// was then.
+// SignalWaitUntil waits until this PE's signal at sig satisfies the comparison with value, and
+// returns its value then.
 func (w *Conditions) SignalWaitUntil(sig uint64, cmp Cmp, value uint64) (uint64, error) {
 	c, err := w.condition(sig, 1, fabric.Uint64, cmp)
 	if err == nil {

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Package wait has PEs wait for changes of their memory.
+// Package wait lets PEs wait for changes of their memory.
 //
-//   - Waiter parks this PE and wakes others, by a futex in the control block.
-//   - Conditions are the calls of users: WaitUntil, Test and their forms for several elements.
+//   - Waiter parks this PE and wakes others, through a futex in the control block.
+//   - Conditions has the public calls: WaitUntil, Test and their forms for several elements.
 //
-// A PE that waits looks a few times, since most waits are short. Then it parks on a word of its own
-// control block, which another PE changes when it changes memory. Two changes come without a
-// wakeup: raw stores through Ptr, and what a network brings. Therefore nobody parks for longer than
-// a slice.
+// A waiting PE first polls, because most waits are short. Then it parks on a word of its own
+// control block, which another PE changes after it has changed memory. Two kinds of change come
+// without a wakeup: plain stores through Ptr, and writes over a network. So a PE never parks longer
+// than a slice.
 //
-// No wakeup is lost. A waiter reads the word, says that it sleeps, looks for the last time, and
-// parks if the word is still what it read. The other PE changes memory, and if a waiter sleeps,
-// says that none does, changes the word and wakes all. So the wakeups of one sleep cost one system
-// call, however many PEs make them.
+// No wakeup is lost. A waiter reads the word, marks itself as sleeping, checks memory once more,
+// and parks if the word is unchanged. The other PE changes memory. If it sees a sleeper, it clears
+// the mark, changes the word and wakes all sleepers. So all wakeups of one sleep cost one system
+// call.
 //
-// A PE that waits in a barrier is not woken by puts: waiters for words of the control block and for
-// the user's words say so apart.
+// Puts do not wake a PE that waits in a barrier: waiters for the control block and for user memory
+// have separate marks.
 package wait

@@ -15,32 +15,33 @@ import (
 )
 
 // The first cache line of the control block. It is written only when a PE parks or is woken, so
-// that reading it costs next to nothing.
+// reading it is cheap.
 const (
 	bellAt   = 0 // u32, changes with each wakeup
-	sleepsAt = 4 // u32, who sleeps or is about to
+	sleepsAt = 4 // u32, marks of sleeping waiters
 
 	onControl = 1 // a waiter for the control block
 	onHeap    = 2 // a waiter for symmetric memory
 )
 
-// The control block of a PE, which every PE reaches and no user sees. A word is written atomically.
-// Words that different PEs write are on different lines.
+// The control block of a PE, which every PE can access and users do not see. Words are written
+// atomically. Words of different writers are on different lines.
 const (
 	ControlSize = 1 << 20
-	TeamsAt     = 8192 // where package team has its areas, behind the words of wakeups
+	TeamsAt     = 8192 // start of package team's areas, after the words of wakeups
 )
 
 const (
-	quickLooks = 256                    // in a row before a waiter looks at anything else: about a microsecond
-	spinFor    = 30 * time.Microsecond  // a park and a wake-up cost about 10
-	yieldLooks = 8                      // when there are more PEs than cores: whoever is awaited needs this core
-	firstSlice = 100 * time.Microsecond // of parking
+	quickLooks = 256                    // polls before a waiter does anything else: about a microsecond
+	spinFor    = 30 * time.Microsecond  // parking and waking cost about 10 µs
+	yieldLooks = 8                      // if there are more PEs than cores, the awaited PE needs this core
+	firstSlice = 100 * time.Microsecond // longest time parked, at first
 	slice      = 10 * time.Millisecond
 
-	// With a network each nap is an eighth longer than the one before, up to networkSlice: a change
-	// without a wakeup is seen after about an eighth of the wait more. With naps that doubled, the
-	// answer to a PE of another host that had waited for 2 ms took 1.0 ms, and takes 0.27.
+	// With a network, each nap is an eighth longer than the one before, up to networkSlice. So a
+	// change without a wakeup is seen after at most about an eighth of the wait more. With naps
+	// that doubled, the reply to a PE of another host that had waited for 2 ms took 1.0 ms; now it
+	// takes 0.27.
 	networkSlice  = time.Millisecond
 	networkGrowth = 8
 )
@@ -48,17 +49,17 @@ const (
 // A Waker wakes PEs that wait for changes of their memory.
 type Waker struct{ control *heap.Block }
 
-// Sleeps reports whether PE pe, whose memory is mapped, is parked for a change of symmetric memory.
+// Sleeps reports whether PE pe, whose memory is mapped, is parked on symmetric memory.
 func (w Waker) Sleeps(pe int) bool {
 	return memory.Load32(w.control.At(pe)+sleepsAt)&onHeap != 0
 }
 
-// WakeControl wakes PE pe if it is parked for a change of its control block. What was changed
-// before must have been changed by an atomic, or a Fence is between: a plain store may still be on
-// its way when the sleeper is looked for.
+// WakeControl wakes PE pe if it is parked on its control block. The change before must be an
+// atomic, or a Fence must follow it: a plain store may become visible only after the check for
+// sleepers.
 func (w Waker) WakeControl(pe int) { w.wake(pe, onControl) }
 
-// WakeHeap is WakeControl for a change of symmetric memory.
+// WakeHeap is WakeControl for symmetric memory.
 func (w Waker) WakeHeap(pe int) { w.wake(pe, onHeap) }
 
 func (w Waker) wake(pe int, who uint32) {
@@ -69,7 +70,7 @@ func (w Waker) wake(pe int, who uint32) {
 	}
 }
 
-// A Waiter has this PE wait for changes of its memory.
+// A Waiter lets this PE wait for changes of its memory.
 type Waiter struct {
 	Waker
 	Crowded bool // this host has more PEs than cores
@@ -83,7 +84,7 @@ func NewWaiter(pes *peers.Group, control *heap.Block, net *remote.Network) *Wait
 	return &Waiter{Waker: Waker{control}, pes: pes, net: net}
 }
 
-// Post stores v at off of PE pe's control block, after everything put to that PE before.
+// Post stores v at off of PE pe's control block, after earlier puts to that PE.
 func (w *Waiter) Post(pe int, off, v uint64) error {
 	if at := w.control.At(pe); at != 0 {
 		memory.Store64(at+off, v)
@@ -96,21 +97,21 @@ func (w *Waiter) Post(pe int, off, v uint64) error {
 	return w.net.Update(pe, w.control.Regions(), off, fabric.AtomicWrite, 8, v)
 }
 
-// Await returns when ready does, or with an error that begins with what was awaited: the World
-// broke, or its Timeout is over. ready is about the control block. It is called often, by this
-// goroutine, and should do no more than load a word or a few.
+// Await returns when ready returns true, or with an error that starts with what: the World broke,
+// or its Timeout has passed. ready checks the control block. This goroutine calls it often, so it
+// should only load a few words.
 func (w *Waiter) Await(what func() string, ready func() bool) error {
 	return w.awaitOn(onControl, w.pes.Timeout, what, ready)
 }
 
-// awaitHeap is Await of a change of symmetric memory.
+// awaitHeap is Await for a change of symmetric memory.
 func (w *Waiter) awaitHeap(what func() string, ready func() bool) error {
 	return w.awaitOn(onHeap, w.pes.Timeout, what, ready)
 }
 
-// awaitCondition is awaitHeap of what compares. Of words of a GPU each look is a copy, and kernels
-// that change them do not ring: it parks between the looks from the beginning, and looks again as
-// if they came by a network.
+// awaitCondition is awaitHeap for a condition. For GPU words each check is a copy, and kernels that
+// change them send no wakeup, so it parks between checks from the start, with the naps of a
+// network.
 func (w *Waiter) awaitCondition(c *condition, ready func() bool) error {
 	if c.mem == nil {
 		return w.awaitHeap(c.String, ready)
@@ -153,7 +154,7 @@ func (w *Waiter) awaitOn(who uint32, timeout time.Duration, what func() string, 
 	return nil
 }
 
-// spin looks for a while, and lets others run.
+// spin polls for a while, and yields to others.
 func (w *Waiter) spin(crowded bool, ready func() bool) bool {
 	if crowded {
 		for range yieldLooks {
@@ -172,7 +173,7 @@ func (w *Waiter) spin(crowded bool, ready func() bool) bool {
 			}
 		}
 		runtime.Gosched()
-		memory.Yield() // whoever is awaited may be on this core, if others keep the rest busy
+		memory.Yield() // the awaited PE may need this core, if others keep the rest busy
 	}
 	return false
 }
@@ -182,7 +183,7 @@ func (w *Waiter) park(who uint32, timeout time.Duration, ready func() bool) erro
 	return w.parkFor(who, timeout, w.net != nil, ready)
 }
 
-// parkFor is park. silent: there are changes without a wakeup.
+// parkFor is park. silent: some changes come without a wakeup.
 func (w *Waiter) parkFor(who uint32, timeout time.Duration, silent bool, ready func() bool) error {
 	bell, sleeps := w.control.Base+bellAt, w.control.Base+sleepsAt
 	began, most, growth := time.Now(), slice, time.Duration(1)
@@ -213,6 +214,6 @@ func (w *Waiter) parkFor(who uint32, timeout time.Duration, silent bool, ready f
 			}
 			nap = min(nap, left)
 		}
-		_ = memory.FutexWait(bell, seen, nap) // woken or not, look again
+		_ = memory.FutexWait(bell, seen, nap) // check again, woken or not
 	}
 }
