@@ -10,7 +10,7 @@
 //	frame      the codec of what is on the wire
 //	handshake  dials and accepts the sockets of a connection
 //	socket     sends and receives frames over them, and knows no endpoint
-//	staging    device memory through pinned buffers; staged.go connects it
+//	staging    device memory through pinned buffers; port.go connects it
 //	DataPath   a provider's own data path for the payload of reads, writes and messages
 //
 // An Endpoint has parts that own their state:
@@ -48,7 +48,7 @@
 // # Device memory
 //
 // Regions and local segments may be memory of a GPU if the domain was asked for fabric.CapHMEM or
-// the provider says so. Package staging cuts such reads and writes into pieces; staged.go connects
+// the provider says so. Package staging cuts such reads and writes into pieces; port.go connects
 // it. A peer with such regions says so in its handshake, and long reads and writes to it go in
 // pieces whatever memory they have here. Messages, injected writes and atomics do not take device
 // memory: ErrNotSupported.

@@ -122,65 +122,6 @@ func (ep *Endpoint) Path() (name, reason string) {
 	return "stream", ""
 }
 
-// Submit queues a prefix of ops; see fabric.Endpoint.
-func (ep *Endpoint) Submit(ops []fabric.Op) (int, error) {
-	if !ep.shutdown.Enter() {
-		return 0, ep.endedErr()
-	}
-	defer ep.shutdown.Leave()
-	var t todo
-	n, err := 0, error(nil)
-	for ; n < len(ops) && err == nil; n++ {
-		if err = ep.submit(&ops[n], &t); err != nil {
-			break
-		}
-	}
-	ep.out.run(&t)
-	return n, err
-}
-
-func (ep *Endpoint) endedErr() error {
-	if err := ep.State.Submit(fabric.OpRecv); err != nil {
-		return err
-	}
-	return fabric.ErrNotConn
-}
-
-// submit checks op, reserves room for its completion, and hands it to its queue.
-func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
-	if err := ep.mayTake(op.Kind); err != nil {
-		return err
-	}
-	n, err := util.CheckOpLen(op, &ep.limits)
-	if err != nil {
-		return err
-	}
-	on, err := ep.domain.devices.OfOp(op, ep.domain.regions)
-	if err != nil {
-		return err
-	}
-	if op.Kind == fabric.OpRecv {
-		if err = ep.recv.Post(op); err != nil && ep.shutdown.isEnded() {
-			return ep.endedErr()
-		}
-		return err
-	}
-	if err := ep.Queues.Tx.Reserve(1); err != nil {
-		return err
-	}
-	var key fabric.RegionKey
-	var size uint64
-	if op.Kind != fabric.OpSend {
-		r := ep.domain.imports.Lookup(op.RSeg.Key)
-		if r == nil {
-			ep.Queues.Failed(op, fabric.ErrNoKey, fmt.Sprintf("handle %#x is not an imported region", op.RSeg.Key))
-			return nil
-		}
-		key, size = r.Region, r.Size
-	}
-	return ep.out.add(op, n, key, size, on, t)
-}
-
 // Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
 func (ep *Endpoint) Carry(recv *receive.Queue, source func() fabric.AVAddr) {
 	ep.out.mu.Lock()
@@ -190,17 +131,6 @@ func (ep *Endpoint) Carry(recv *receive.Queue, source func() fabric.AVAddr) {
 
 // Abort ends a carrier that did not connect; see rdm.Carrier. It returns at once.
 func (ep *Endpoint) Abort(cause error) { ep.fail(cause) }
-
-// mayTake is nil if an op of this kind may be submitted now. The causes come bare.
-func (ep *Endpoint) mayTake(kind fabric.OpKind) error {
-	if !ep.carries {
-		return ep.State.Submit(kind)
-	}
-	if kind == fabric.OpRecv {
-		return fmt.Errorf("submit a receive to an endpoint that has none: %w", fabric.ErrInvalid)
-	}
-	return ep.State.SubmitEarly()
-}
 
 // from is the peer's number for completions.
 func (ep *Endpoint) from() fabric.AVAddr {
