@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/provider/shm/internal/ring"
 )
 
 func TestSmallOpsDoNotAllocate(t *testing.T) {
@@ -78,7 +79,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		src, from := memory(t, 1<<20)
 		_, to := memory(t, 1<<20)
 		done := make([]fabric.Completion, 4)
-		for _, n := range []int{0, 64, inlineMessage, 1 << 20} {
+		for _, n := range []int{0, 64, ring.InlineMessage, 1 << 20} {
 			send := []fabric.Op{{Kind: fabric.OpSend, Seg: fabric.Seg{Addr: from, Len: uint64(n)}}}
 			recv := []fabric.Op{{Kind: fabric.OpRecv, Seg: fabric.Seg{Addr: to, Len: uint64(len(src))}}}
 			if k := testing.AllocsPerRun(1000, func() { messageRound(t, a, b, send, recv, done) }); k > 0.05 {

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/internal/sys/pages"
 	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/local"
 )
@@ -51,7 +52,7 @@ func (c *copies) enter(l *regionGrant) error {
 	if !l.Use.Enter() {
 		return revoked(l)
 	}
-	if !fenceOf(c.path.notifier.ring.mem).Enter() {
+	if !c.path.notifier.ring.Fence().Enter() {
 		l.Use.Leave()
 		return local.OpFault(fabric.ErrConnReset, "%s closed the connection", c.path.ep.Peer())
 	}
@@ -59,16 +60,20 @@ func (c *copies) enter(l *regionGrant) error {
 }
 
 func (c *copies) leave(l *regionGrant) {
-	fenceOf(c.path.notifier.ring.mem).Leave()
+	c.path.notifier.ring.Fence().Leave()
 	l.Use.Leave()
 }
 
-// copyJob is the pool's order.
-func (dp *dataPath) copyJob(j *job, s *slice) error {
-	if j.grant == nil {
-		return dp.copies.pullSlice(s)
+// now copies all of an op on the caller's thread, if it is one slice whose pages are in memory on
+// both sides. Otherwise it reports false, and has done nothing.
+func (c *copies) now(op *fabric.Op, l *regionGrant, w walk) (done bool, err error) {
+	s := sliceLists.Get().(*slice)
+	defer sliceLists.Put(s)
+	w.next(s, w.left)
+	if w.left > 0 || !pages.Resident(s.local, &s.resident) || !c.path.greet.present(s.remote, s) {
+		return false, nil
 	}
-	return dp.copies.copySlice(j.op.Kind, j.grant, s)
+	return true, c.copySlice(op.Kind, l, s)
 }
 
 // copySlice moves one slice.
@@ -144,4 +149,94 @@ func mapped(iov []sys.Iovec) bool {
 		}
 	}
 	return true
+}
+
+// A place is a position in a list of segments: entry and byte inside it. Entry 0 is the Op's own
+// segment, entry i is number i-1 of the rest.
+type place struct {
+	entry int
+	off   uint64
+}
+
+// A walk cuts an op into slices. Pure; the zero places are the start.
+type walk struct {
+	op            *fabric.Op
+	base          uint64 // where the region starts in the peer
+	local, remote place
+	left          uint64 // bytes not yet handed out
+}
+
+// newWalk begins at the first of the op's n bytes.
+func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: base, left: n} }
+
+// A slice is what one system call moves: two lists of equal length, in memory that its worker
+// reuses.
+type slice struct {
+	local, remote []sys.Iovec
+	n             uint64
+
+	// Scratch of copies.now.
+	resident pages.Map
+	entries  [(inlineBytes/minPage + 1) * local.PageEntry]byte
+}
+
+// next fills s with up to limit bytes and as many entries a side as s has room for.
+func (w *walk) next(s *slice, limit uint64) {
+	start := w.local
+	s.local, s.n = fill(localSegs{w.op}, &w.local, s.local[:0], min(limit, w.left))
+	var got uint64
+	s.remote, got = fill(remoteSegs{w.op, w.base}, &w.remote, s.remote[:0], s.n)
+	if got < s.n { // the remote list ran out of entries first
+		w.local = start
+		s.local, s.n = fill(localSegs{w.op}, &w.local, s.local[:0], got)
+	}
+	w.left -= s.n
+}
+
+// segs is a list of at least one segment.
+type segs interface {
+	at(i int) (addr, n uint64)
+	len() int
+}
+
+type localSegs struct{ op *fabric.Op }
+
+func (l localSegs) len() int { return 1 + len(l.op.More) }
+
+func (l localSegs) at(i int) (addr, n uint64) {
+	if i == 0 {
+		return l.op.Seg.Addr, l.op.Seg.Len
+	}
+	return l.op.More[i-1].Addr, l.op.More[i-1].Len
+}
+
+type remoteSegs struct {
+	op   *fabric.Op
+	base uint64
+}
+
+func (r remoteSegs) len() int { return 1 + len(r.op.RMore) }
+
+func (r remoteSegs) at(i int) (addr, n uint64) {
+	if i == 0 {
+		return r.base + r.op.RSeg.Addr, r.op.RSeg.Len
+	}
+	return r.base + r.op.RMore[i-1].Addr, r.op.RMore[i-1].Len
+}
+
+// fill appends up to limit bytes from p on to dst, never past its capacity, and moves p.
+func fill[S segs](list S, p *place, dst []sys.Iovec, limit uint64) ([]sys.Iovec, uint64) {
+	n := uint64(0)
+	for n < limit && len(dst) < cap(dst) && p.entry < list.len() {
+		addr, size := list.at(p.entry)
+		if take := min(size-p.off, limit-n); take > 0 {
+			dst = append(dst, sys.Iovec{Addr: addr + p.off, Len: take})
+			n += take
+			p.off += take
+		}
+		if p.off == size {
+			p.entry, p.off = p.entry+1, 0
+		}
+	}
+	return dst, n
 }

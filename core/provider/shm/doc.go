@@ -17,8 +17,8 @@
 //	handshake, shutdown, atomics, frames.go   the socket, in the protocol of package conn
 //	reads and writes up to 64 KiB             copied in Submit, if nothing is queued before them
 //	longer reads and writes                   copied by a domain's workers in slices (pool.go)
-//	remote data of writes                     a ring in memory that both processes map (ring.go)
-//	messages up to 16 KiB                     such a ring (messagering.go)
+//	remote data of writes                     a ring in memory that both processes map (notify.go)
+//	messages up to 16 KiB                     such a ring (outbox.go)
 //	longer messages                           their addresses go through the ring; the receiver
 //	                                          copies them once its receive is posted, and answers
 //

@@ -16,6 +16,7 @@ import (
 	"mori/core/internal/sys"
 	"mori/core/internal/sys/memfd"
 	"mori/core/internal/sys/sock"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // FuzzListener says anything to a live listener, with a good ring beside it or without, and behind
@@ -30,11 +31,11 @@ func FuzzListener(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = lis.Close(); _ = n.close() })
-	ring, err := memfd.New("test", ringBytes)
+	fd, err := memfd.New("test", ring.Bytes)
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(func() { _ = sys.CloseFD(ring) })
+	f.Cleanup(func() { _ = sys.CloseFD(fd) })
 
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false, false)
 	f.Add(goodHello().encode(), true, false)
@@ -53,7 +54,7 @@ func FuzzListener(f *testing.F) {
 		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
 		decodetest.Bounded(t, len(b), func() {
 			if len(b) > 0 && withRing {
-				_, _, _ = client.WriteMsgUnix(b, sock.Rights(ring), nil) // it may have hung up on us already
+				_, _, _ = client.WriteMsgUnix(b, sock.Rights(fd), nil) // it may have hung up on us already
 			} else {
 				_, _ = client.Write(b)
 			}

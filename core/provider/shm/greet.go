@@ -13,6 +13,7 @@ import (
 	"mori/core/internal/sys"
 	"mori/core/internal/sys/pages"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // A greeting is what two sides know of each other before the stream's own handshake: the rings and
@@ -105,7 +106,7 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 		return fmt.Errorf("receive handshake: %w", err)
 	}
 	if said[0] > reaches {
-		return fmt.Errorf("handshake ends after %d bytes: %w", said[0], fabric.ErrProtocol)
+		return fmt.Errorf("handshake ends with byte %d, want 0 or 1: %w", said[0], fabric.ErrProtocol)
 	}
 	g.messages = g.messages && said[0] == reaches
 	return nil
@@ -113,12 +114,12 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 
 // sendHello makes the inbound ring and announces it to the peer.
 func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
-	g.inbound, err = local.Send(conn, "mori-shm-ring", ringBytes, func(ring []byte) ([]byte, error) {
-		h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: sys.AddrOf(ring) + ringProof}
+	g.inbound, err = local.Send(conn, "mori-shm-ring", ring.Bytes, func(mem []byte) ([]byte, error) {
+		h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ring.Entries, proofAddr: sys.AddrOf(mem) + ring.Proof}
 		if _, err := rand.Read(h.proof[:]); err != nil {
 			return nil, fmt.Errorf("random proof: %w", err)
 		}
-		copy(ring[ringProof:], h.proof[:])
+		copy(mem[ring.Proof:], h.proof[:])
 		return h.encode(), nil
 	})
 	return err
@@ -126,7 +127,7 @@ func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
 
 // receiveHello reads exactly the peer's hello, and maps the peer's ring.
 func (g *greeting) receiveHello(conn *net.UnixConn) (h hello, err error) {
-	g.outbound, err = local.Receive(conn, helloLen, ringBytes, func(b []byte) (err error) {
+	g.outbound, err = local.Receive(conn, helloLen, ring.Bytes, func(b []byte) (err error) {
 		h, err = parseHello(b)
 		return err
 	})

@@ -21,10 +21,11 @@ import (
 	"mori/core/internal/sys/memfd"
 	"mori/core/internal/sys/sock"
 	"mori/core/provider/internal/grant"
+	"mori/core/provider/shm/internal/ring"
 )
 
 func goodHello() *hello {
-	return &hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ringEntries, proofAddr: 4096, proof: [16]byte{1}}
+	return &hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ring.Entries, proofAddr: 4096, proof: [16]byte{1}}
 }
 
 func TestHelloRoundTrip(t *testing.T) {
@@ -114,10 +115,10 @@ func TestReachWithinThisProcess(t *testing.T) {
 
 func TestReachIsRefusedWithAReason(t *testing.T) {
 	proof, _ := memory(t, 4096)
-	copy(proof[ringProof:], "0123456789abcdef")
+	copy(proof[ring.Proof:], "0123456789abcdef")
 	h := *goodHello()
-	h.proofAddr = sys.AddrOf(proof) + ringProof
-	copy(h.proof[:], proof[ringProof:])
+	h.proofAddr = sys.AddrOf(proof) + ring.Proof
+	copy(h.proof[:], proof[ring.Proof:])
 	me := sock.Cred{PID: os.Getpid(), UID: uint32(os.Getuid())}
 	stranger := me
 	stranger.UID++
@@ -184,11 +185,11 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sys.CloseFD(short)
-	ring, err := memfd.New("test", ringBytes)
+	fd, err := memfd.New("test", ring.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sys.CloseFD(ring)
+	defer sys.CloseFD(fd)
 	for name, tt := range map[string]struct {
 		b    []byte
 		fd   int
@@ -197,13 +198,13 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 		"no ring":              {goodHello().encode(), -1, fabric.ErrProtocol},
 		"garbage":              {bytes.Repeat([]byte("x"), 500), -1, fabric.ErrProtocol},
 		"truncated":            {goodHello().encode()[:7], -1, nil},
-		"a ring that shrinks":  {goodHello().encode(), unsealed(ringBytes), syscall.EINVAL},
+		"a ring that shrinks":  {goodHello().encode(), unsealed(ring.Bytes), syscall.EINVAL},
 		"a ring too small":     {goodHello().encode(), short, syscall.EINVAL},
 		"not a ring at all":    {goodHello().encode(), int(os.Stdin.Fd()), syscall.EINVAL},
 		"garbage with a ring":  {bytes.Repeat([]byte("x"), 500), short, fabric.ErrProtocol},
 		"nothing, then closed": {nil, -1, nil},
-		"no last byte":         {goodHello().encode(), ring, io.EOF},
-		"another last byte":    {append(goodHello().encode(), 2), ring, fabric.ErrProtocol},
+		"no last byte":         {goodHello().encode(), fd, io.EOF},
+		"another last byte":    {append(goodHello().encode(), 2), fd, fabric.ErrProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, server := openSockets(t)
@@ -228,12 +229,12 @@ func TestGreetRefusesBadPeers(t *testing.T) {
 
 func TestGreetLeavesTheBytesBehindTheHello(t *testing.T) {
 	client, server := openSockets(t)
-	ring, err := memfd.New("test", ringBytes)
+	fd, err := memfd.New("test", ring.Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sys.CloseFD(ring)
-	if _, _, err := client.WriteMsgUnix(append(append(goodHello().encode(), reaches), "frames"...), sock.Rights(ring), nil); err != nil {
+	defer sys.CloseFD(fd)
+	if _, _, err := client.WriteMsgUnix(append(append(goodHello().encode(), reaches), "frames"...), sock.Rights(fd), nil); err != nil {
 		t.Fatal(err)
 	}
 	g, err := greet(server, &Options{Log: quiet})

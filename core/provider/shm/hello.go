@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // A hello is what both sides send first on a new socket, with the memfd of their inbound ring
@@ -51,8 +52,8 @@ func parseHello(b []byte) (h hello, err error) {
 	if h.minVersion > maxVersion || h.maxVersion < minVersion {
 		return h, fmt.Errorf("peer supports shm versions %d to %d, this side %d to %d: %w", h.minVersion, h.maxVersion, minVersion, maxVersion, fabric.ErrProtocol)
 	}
-	if h.ringEntries != ringEntries {
-		return h, fmt.Errorf("peer's ring has %d entries, this side's %d: %w", h.ringEntries, ringEntries, fabric.ErrProtocol)
+	if h.ringEntries != ring.Entries {
+		return h, fmt.Errorf("peer's ring has %d entries, this side's %d: %w", h.ringEntries, ring.Entries, fabric.ErrProtocol)
 	}
 	return h, nil
 }

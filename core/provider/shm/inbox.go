@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/fabric/util"
 	"mori/core/fabric/util/receive"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // An inbox takes what the peer put into this side's rings: remote data of writes, messages, and
@@ -35,11 +36,11 @@ type inbox struct {
 	feed *receive.Feed
 
 	mu       sync.Mutex
-	notices  ringReader
+	notices  ring.Reader
 	proven   uint64 // ticket of a grant for which check passes; 0: none yet
-	answers  ringReader
-	messages messageReader
-	replies  ringWriter // our answers, in the peer's memory
+	answers  ring.Reader
+	messages ring.MessageReader
+	replies  ring.Writer // our answers, in the peer's memory
 	incoming incoming
 	armed    int                 // readers that are parked
 	polls    int                 // looks that found nothing
@@ -185,10 +186,10 @@ func (b *inbox) takeAll(messages bool) (took bool, err error) {
 // ask asks for frameWake on behalf of whoever wants it, and reports whether the peer did not know.
 func (b *inbox) ask(messages bool) (asked bool) {
 	if b.armed > 0 {
-		asked = b.notices.wait()
+		asked = b.notices.AskForWake()
 	}
 	if messages && (b.armed > 0 || !b.spins.Load()) {
-		asked = b.answers.wait() || asked
+		asked = b.answers.AskForWake() || asked
 	}
 	return asked
 }
@@ -196,24 +197,24 @@ func (b *inbox) ask(messages bool) (asked bool) {
 // takeNotices hands remote data to the queue until that is full.
 func (b *inbox) takeNotices() (took bool, err error) {
 	for {
-		e, ok, err := b.notices.next()
+		e, ok, err := b.notices.Next()
 		if err == nil && ok {
 			err = b.check(e)
 		}
 		if err != nil || !ok || !b.cq.TryPush(remoteWrite(b.path.ep.Source(), e)) {
-			if took && b.notices.producerWaits() {
+			if took && b.notices.ProducerWaits() {
 				b.path.send(frameSpace, nil)
 			}
 			return took, err
 		}
-		b.notices.take()
+		b.notices.Take()
 		took = true
 	}
 }
 
 // check refuses remote data of a write that the peer cannot have made: for this grant it has not
 // shown the key of a region that it may write to.
-func (b *inbox) check(e entry) error {
+func (b *inbox) check(e ring.Entry) error {
 	if ticket := e[2]; ticket == 0 || ticket != b.proven {
 		if !b.path.granter.MayWrite(ticket) {
 			return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes: %w", e[0], ticket, fabric.ErrProtocol)
@@ -223,18 +224,18 @@ func (b *inbox) check(e entry) error {
 	return nil
 }
 
-func remoteWrite(from fabric.AVAddr, e entry) fabric.Completion {
+func remoteWrite(from fabric.AVAddr, e ring.Entry) fabric.Completion {
 	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: from, Len: e[1], Data: e[0]}
 }
 
 // takeAnswers ends messages of ours.
 func (b *inbox) takeAnswers() (took bool, err error) {
 	for {
-		e, ok, err := b.answers.next()
+		e, ok, err := b.answers.Next()
 		if err != nil || !ok {
 			return took, err
 		}
-		b.answers.take()
+		b.answers.Take()
 		took = true
 		if err := b.path.outbox.answer(e[0], e[1]); err != nil {
 			return took, err
@@ -288,12 +289,12 @@ func (b *inbox) stop(cause error) {
 		b.timer.Stop()
 		b.stopMessages(cause)
 	}
-	for range ringEntries { // and not for as long as a peer likes
-		e, ok, err := b.notices.next()
+	for range ring.Entries { // and not for as long as a peer likes
+		e, ok, err := b.notices.Next()
 		if !ok || err != nil || b.check(e) != nil {
 			break
 		}
-		b.notices.take()
+		b.notices.Take()
 		b.late = append(b.late, remoteWrite(b.path.ep.Source(), e))
 	}
 	b.drainLate()

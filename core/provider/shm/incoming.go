@@ -9,13 +9,14 @@ import (
 	"mori/core/fabric/util/receive"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // incoming is the message that is being received. Messages that have no receive yet stay in the
 // ring, and what is behind them, too, until receives are posted: then the ring is full and the
 // peer's messages stay with the peer. Guarded by inbox.mu.
 type incoming struct {
-	head    messageEntry
+	head    ring.Message
 	receive fabric.Op
 	pulling bool // head is being pulled into receive
 	filling bool // head is being copied into receive: done bytes, up to place
@@ -34,7 +35,7 @@ func (b *inbox) takeMessages() (took bool, err error) {
 	in := &b.incoming
 	for !in.pulling {
 		if !in.filling {
-			ok, err := b.messages.next(&in.head)
+			ok, err := b.messages.Next(&in.head)
 			if err != nil {
 				return took, err
 			}
@@ -45,7 +46,7 @@ func (b *inbox) takeMessages() (took bool, err error) {
 				break
 			}
 		}
-		if in.head.kind == messageInline {
+		if in.head.Kind == ring.MessageInline {
 			err = b.receiveInline(in)
 		} else {
 			err = b.startPull(in)
@@ -57,15 +58,15 @@ func (b *inbox) takeMessages() (took bool, err error) {
 			break
 		}
 	}
-	if took && b.messages.producerWaits() {
+	if took && b.messages.ProducerWaits() {
 		b.path.send(frameSpace, nil)
 	}
 	return took, nil
 }
 
-// flags are the completion flags of a message.
-func (e *messageEntry) remoteFlags() fabric.OpFlags {
-	if e.flags&messageData != 0 {
+// remoteFlags are the completion flags of a message.
+func remoteFlags(e *ring.Message) fabric.OpFlags {
+	if e.Flags&ring.MessageData != 0 {
 		return fabric.OpRemoteData
 	}
 	return 0
@@ -82,7 +83,7 @@ func (b *inbox) receiveInline(in *incoming) error {
 	}
 	e, space := &in.head, in.receive.Len()
 	for polls := 0; polls < chunkPolls; polls++ {
-		n, all, err := b.messages.arrived(e)
+		n, all, err := b.messages.Arrived(e)
 		if err != nil {
 			return err
 		}
@@ -104,7 +105,7 @@ func (b *inbox) receiveInline(in *incoming) error {
 func (in *incoming) scatter(n uint64) error {
 	for in.done < n {
 		dst, k := fill(localSegs{&in.receive}, &in.place, in.dst[:0], n-in.done)
-		in.src[0] = sys.Iovec{Addr: in.head.at + in.done, Len: k}
+		in.src[0] = sys.Iovec{Addr: in.head.At + in.done, Len: k}
 		if _, err := sys.Copy(dst, in.src[:]); err != nil {
 			return local.OpFault(fabric.ErrnoOf(err), "the receive's memory is not mapped: was it freed before the receive ended?")
 		}
@@ -117,13 +118,13 @@ func (in *incoming) scatter(n uint64) error {
 func (b *inbox) filled(in *incoming) error {
 	e, err := &in.head, in.fault
 	in.filling, in.fault = false, nil
-	if e.flags&messageChunked != 0 {
-		if cause := sys.Load64(e.verdict()); cause != 0 {
-			e.flags &^= messageAnswer
+	if e.Flags&ring.MessageChunked != 0 {
+		if cause := sys.Load64(e.Verdict()); cause != 0 {
+			e.Flags &^= ring.MessageAnswer
 			err = local.OpFault(ringErrno(cause), "message of %s, which could not read it", b.path.ep.Peer())
 		}
 	}
-	b.messages.take(e)
+	b.messages.Take(e)
 	return b.received(in, err)
 }
 
@@ -142,16 +143,16 @@ func (b *inbox) received(in *incoming, err error) error {
 	if err != nil {
 		b.feed.Failed(&op, fabric.ErrnoOf(err), err.Error())
 	} else {
-		b.feed.Filled(&op, in.head.length, in.head.data, in.head.remoteFlags())
+		b.feed.Filled(&op, in.head.Length, in.head.Data, remoteFlags(&in.head))
 	}
-	if in.head.flags&messageAnswer == 0 {
+	if in.head.Flags&ring.MessageAnswer == 0 {
 		return nil
 	}
-	ok, putErr := b.replies.put(entry{uint64(in.head.number), uint64(fabric.ErrnoOf(err))})
+	ok, putErr := b.replies.Put(ring.Entry{uint64(in.head.Number), uint64(fabric.ErrnoOf(err))})
 	if putErr == nil && !ok {
 		putErr = fmt.Errorf("no room to reply to a message: %w", fabric.ErrProtocol)
 	}
-	if putErr == nil && b.replies.consumerWaits() {
+	if putErr == nil && b.replies.ConsumerWaits() {
 		b.path.send(frameWake, nil)
 	}
 	return putErr
@@ -166,28 +167,28 @@ func (b *inbox) stopMessages(cause error) {
 		b.feed.Failed(&in.receive, fabric.ErrnoOf(cause), cause.Error())
 		return
 	}
-	for range messageBytes / messageUnit {
-		ok, err := b.messages.next(&in.head)
+	for range ring.MessageBytes / ring.MessageUnit {
+		ok, err := b.messages.Next(&in.head)
 		if !ok || err != nil || b.broken {
 			return
 		}
 		e := &in.head
-		if e.kind != messageInline {
+		if e.Kind != ring.MessageInline {
 			return
 		}
-		if _, all, err := b.messages.arrived(e); !all || err != nil {
+		if _, all, err := b.messages.Arrived(e); !all || err != nil {
 			return // its sender did not get to the end
 		}
-		e.deliver(b.feed)
-		b.messages.take(e)
+		deliver(e, b.feed)
+		b.messages.Take(e)
 	}
 }
 
 // deliver hands a whole message over without its receive.
-func (e *messageEntry) deliver(feed *receive.Feed) {
-	if e.flags&messageChunked != 0 && sys.Load64(e.verdict()) != 0 || !feed.Hold(e.length) {
+func deliver(e *ring.Message, feed *receive.Feed) {
+	if e.Flags&ring.MessageChunked != 0 && sys.Load64(e.Verdict()) != 0 || !feed.Hold(e.Length) {
 		return
 	}
-	bytes := append([]byte(nil), sys.Bytes(e.at, int(e.length))...)
-	feed.Deliver(bytes, e.data, e.remoteFlags(), 0)
+	bytes := append([]byte(nil), sys.Bytes(e.At, int(e.Length))...)
+	feed.Deliver(bytes, e.Data, remoteFlags(e), 0)
 }

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/shm/internal/ring"
 )
 
 func TestStopEndsMessages(t *testing.T) {
@@ -69,7 +70,7 @@ func TestStopEndsMessages(t *testing.T) {
 // What was reported to the sender as delivered is there after the sender has gone.
 func TestMessagesOutliveTheirSender(t *testing.T) {
 	a, b := newPair(t, wayCMA)
-	src, _ := memory(t, inlineMessage)
+	src, _ := memory(t, ring.InlineMessage)
 	const n = 10
 	for i := range n {
 		a.path.Send(conn.Ticket(i), sendOp(numbered(src[:i*1000], i)))
@@ -79,7 +80,7 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	}
 	a.Fail(fabric.ErrConnAborted)
 	<-b.stopped
-	dst, _ := memory(t, inlineMessage)
+	dst, _ := memory(t, ring.InlineMessage)
 	for i := range n {
 		b.post(t, uint64(i), dst)
 		if got := b.entry(t); got.Err != 0 || got.Len != uint64(i*1000) || !bytes.Equal(dst[:i*1000], numbered(src[:i*1000], i)) {
@@ -107,36 +108,34 @@ func TestMessagesToWhoHasEndedFail(t *testing.T) {
 
 // A peer that writes nonsense into the rings ends the connection, and nothing else.
 func TestForgedRingsEndTheConnection(t *testing.T) {
-	put := func(e messageEntry, words ...uint64) func(a *dataPath) {
+	put := func(e ring.Message, words ...uint64) func(a *dataPath) {
 		return func(a *dataPath) {
-			at, _, _ := a.outbox.ring.reserve(messageBytes / 2)
-			e.put(at)
+			at, _, _ := a.outbox.ring.Reserve(ring.MessageBytes / 2)
+			e.Put(at)
 			for i, w := range words {
-				sys.Store64(at+messageHeader+8*uint64(i), w)
+				sys.Store64(at+ring.MessageHeader+8*uint64(i), w)
 			}
-			a.outbox.ring.commit(max(messageUnit, uint64(e.size)))
+			a.outbox.ring.Commit(max(ring.MessageUnit, uint64(e.Size)))
 		}
 	}
 	answer := func(number uint64) func(a *dataPath) {
 		return func(a *dataPath) {
-			if _, err := a.inbox.replies.put(entry{number}); err != nil {
+			if _, err := a.inbox.replies.Put(ring.Entry{number}); err != nil {
 				panic(err)
 			}
 		}
 	}
-	listed := messageEntry{kind: messageListed, flags: messageAnswer, size: 64, count: 2, length: 1 << 20}
+	listed := ring.Message{Kind: ring.MessageListed, Flags: ring.MessageAnswer, Size: 64, Count: 2, Length: 1 << 20}
 	forgeries := map[string]func(a *dataPath){
 		"answer to nothing":               answer(0),
 		"answer to nothing, far away":     answer(1 << 60),
 		"segments of another length":      put(listed, 4096, 1<<20, 8192, 1),
 		"segments that wrap":              put(listed, 4096, 1<<63, 8192, 1<<63+1<<20),
 		"segment that wraps":              put(listed, ^uint64(0), 1<<20, 8192, 0),
-		"more produced than there can be": func(a *dataPath) { a.outbox.ring.commit(1 << 40) },
+		"more produced than there can be": func(a *dataPath) { a.outbox.ring.Commit(1 << 40) },
 	}
-	for name, e := range badEntries {
-		if e.size <= messageUnit || e.size > messageBytes {
-			forgeries["entry: "+name] = put(e)
-		}
+	for name, e := range forgedEntries {
+		forgeries["entry: "+name] = put(e)
 	}
 	for name, forge := range forgeries {
 		t.Run(name, func(t *testing.T) {
@@ -157,4 +156,19 @@ func TestForgedRingsEndTheConnection(t *testing.T) {
 			<-b.stopped
 		})
 	}
+}
+
+// forgedEntries are entries that no honest peer makes. The test of package ring has more.
+var forgedEntries = map[string]ring.Message{
+	"no size":                     {Kind: ring.MessageInline},
+	"size beyond the ring":        {Kind: ring.MessageInline, Size: ring.MessageBytes + ring.MessageUnit, Length: 5},
+	"length beyond the entry":     {Kind: ring.MessageInline, Size: 64, Length: 33},
+	"length that wraps":           {Kind: ring.MessageInline, Size: 64, Length: ^uint64(0) - 31},
+	"chunked length that wraps":   {Kind: ring.MessageInline, Flags: ring.MessageChunked, Size: 64, Length: ^uint64(0) - 39},
+	"flag that is none":           {Kind: ring.MessageInline, Flags: 8, Size: 64, Length: 1},
+	"kind that is none":           {Kind: 9, Size: 64, Length: 1},
+	"list beyond the entry":       {Kind: ring.MessageListed, Flags: ring.MessageAnswer, Size: 64, Count: 3, Length: 1 << 20},
+	"list nobody is answered for": {Kind: ring.MessageListed, Size: 64, Count: 1, Length: 1 << 20},
+	"far list that is endless":    {Kind: ring.MessageFar, Flags: ring.MessageAnswer, Size: 64, Count: 1 << 31, Length: 1 << 20},
+	"message of a terabyte":       {Kind: ring.MessageListed, Flags: ring.MessageAnswer, Size: 64, Count: 1, Length: 1 << 40},
 }

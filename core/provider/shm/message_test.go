@@ -14,6 +14,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/shm/internal/ring"
 )
 
 func sendOp(b []byte) *fabric.Op {
@@ -54,7 +55,7 @@ func numbered(b []byte, i int) []byte {
 	return b
 }
 
-var messageSizes = []int{0, 1, 31, 32, 33, inlineChunk, inlineChunk + 1, 3 * inlineChunk, inlineMessage - 8, inlineMessage, inlineMessage + 1, 100000, 1 << 20}
+var messageSizes = []int{0, 1, 31, 32, 33, ring.InlineChunk, ring.InlineChunk + 1, 3 * ring.InlineChunk, ring.InlineMessage - 8, ring.InlineMessage, ring.InlineMessage + 1, 100000, 1 << 20}
 
 func TestMessagesOfEverySize(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
@@ -246,7 +247,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 		}
 		const open, shut = unix.PROT_READ | unix.PROT_WRITE, unix.PROT_NONE
 		ticket := conn.Ticket(0)
-		for _, n := range []int{100, inlineMessage, 1 << 19} {
+		for _, n := range []int{100, ring.InlineMessage, 1 << 19} {
 			at := 1<<20 - n/2
 			ticket++
 			hole(src, shut)
@@ -256,7 +257,7 @@ func TestMemoryThatIsGoneFailsTheMessage(t *testing.T) {
 				t.Errorf("%d bytes that are gone: %v", n, err)
 			}
 			hole(src, open)
-			if n <= inlineChunk { // nothing was sent
+			if n <= ring.InlineChunk { // nothing was sent
 				b.recv.Cancel(1)
 			}
 			if got := b.entry(t); got.Err == 0 {

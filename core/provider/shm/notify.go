@@ -8,6 +8,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // A notifier puts the remote data of finished writes into the peer's ring. When it is full, the ops
@@ -17,20 +18,20 @@ type notifier struct {
 	path *dataPath
 
 	mu      sync.Mutex
-	ring    ringWriter
+	ring    ring.Writer
 	pending []notice
 	stopped bool
 }
 
 type notice struct {
 	ticket conn.Ticket
-	entry  entry
+	entry  ring.Entry
 }
 
 // announce reports to the peer a write under l whose bytes are in place, and finishes the op. The
 // grant's ticket proves that this side has the region's key.
 func (w *notifier) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
-	if w.add(notice{t, entry{op.Data, op.Len(), l.Ticket()}}) {
+	if w.add(notice{t, ring.Entry{op.Data, op.Len(), l.Ticket()}}) {
 		w.flush()
 		return
 	}
@@ -75,15 +76,15 @@ func (w *notifier) next() (n notice, wake, ok bool, err error) {
 		return n, false, false, nil
 	}
 	n = w.pending[0]
-	if ok, err = w.ring.put(n.entry); !ok && err == nil {
-		w.ring.wait()
-		ok, err = w.ring.put(n.entry)
+	if ok, err = w.ring.Put(n.entry); !ok && err == nil {
+		w.ring.AskForSpace()
+		ok, err = w.ring.Put(n.entry)
 	}
 	if !ok {
 		return n, false, false, err
 	}
 	w.pending = w.pending[:copy(w.pending, w.pending[1:])]
-	return n, w.ring.consumerWaits(), true, nil
+	return n, w.ring.ConsumerWaits(), true, nil
 }
 
 // stop returns the ops that the peer will not hear of any more.

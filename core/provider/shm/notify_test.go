@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // writeNotices has a write n times with remote data 0 to n-1.
@@ -101,7 +102,7 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 		if err := a.wait(t, 2); err != nil {
 			t.Fatalf("%s: a read ended with %v", name, err)
 		}
-		putNotice(t, a, entry{42, 8, ticket})
+		putNotice(t, a, ring.Entry{42, 8, ticket})
 		b.path.inbox.serve()
 		var done [1]fabric.Completion
 		if n, _ := b.cq.Read(done[:]); n != 0 {
@@ -146,11 +147,11 @@ func TestANoticeOutlivesItsRegion(t *testing.T) {
 }
 
 // putNotice puts an entry into the peer's ring as a program does that knows the protocol and lies.
-func putNotice(t *testing.T, a *fakeEndpoint, e entry) {
+func putNotice(t *testing.T, a *fakeEndpoint, e ring.Entry) {
 	t.Helper()
 	a.path.notifier.mu.Lock()
 	defer a.path.notifier.mu.Unlock()
-	if ok, err := a.path.notifier.ring.put(e); !ok || err != nil {
+	if ok, err := a.path.notifier.ring.Put(e); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // An outbox puts messages into the peer's ring, in order. A small one has ended with that, since
@@ -22,7 +23,7 @@ type outbox struct {
 	path *dataPath
 
 	mu      sync.Mutex
-	ring    messageWriter
+	ring    ring.MessageWriter
 	pending []sending // from next on, oldest first: wait for room
 	next    int
 	sent    []sending // by number: wait for the answer
@@ -135,63 +136,63 @@ func (o *outbox) pop() {
 // when there is, either the reader that spins or the peer by frameSpace. With o.mu held.
 func (o *outbox) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
 	e := entryOf(op)
-	size := uint64(e.size)
-	at, ok, err := o.ring.reserve(size)
+	size := uint64(e.Size)
+	at, ok, err := o.ring.Reserve(size)
 	if !ok && err == nil && !o.path.inbox.spins.Load() {
-		o.ring.wait()
-		at, ok, err = o.ring.reserve(size)
+		o.ring.AskForSpace()
+		at, ok, err = o.ring.Reserve(size)
 	}
 	if !ok {
 		return false, res, err
 	}
-	e.at = at + messageHeader
-	s := sending{ticket: t, op: op, large: e.kind != messageInline}
-	if e.kind == messageFar {
-		s.list = make([]byte, e.count*segmentLen)
+	e.At = at + ring.MessageHeader
+	s := sending{ticket: t, op: op, large: e.Kind != ring.MessageInline}
+	if e.Kind == ring.MessageFar {
+		s.list = make([]byte, e.Count*ring.SegmentLen)
 		putSegments(s.list, op)
-		sys.Store64(e.at, sys.AddrOf(s.list))
+		sys.Store64(e.At, sys.AddrOf(s.list))
 	}
 	if res.over = !s.large && o.large == 0 && op.Flags&fabric.OpDeliveryComplete == 0; !res.over {
-		e.flags |= messageAnswer
-		e.number = o.number(s)
+		e.Flags |= ring.MessageAnswer
+		e.Number = o.number(s)
 	}
-	e.put(at)
-	switch e.kind {
-	case messageInline:
+	e.Put(at)
+	switch e.Kind {
+	case ring.MessageInline:
 		if res.err = o.gather(&e, op); res.err != nil {
 			res.over = true
 			o.forget(&e)
 		}
-	case messageListed:
-		putSegments(sys.Bytes(e.at, int(e.count)*segmentLen), op)
-		o.ring.commit(size)
-	case messageFar:
-		o.ring.commit(size)
+	case ring.MessageListed:
+		putSegments(sys.Bytes(e.At, int(e.Count)*ring.SegmentLen), op)
+		o.ring.Commit(size)
+	case ring.MessageFar:
+		o.ring.Commit(size)
 	}
-	if res.over && res.err == nil && fenceOf(o.ring.mem).IsClosed() {
+	if res.over && res.err == nil && o.ring.Fence().IsClosed() {
 		res.over = false // the peer has ended, perhaps without a look at this entry
 		o.number(s)
 	}
-	res.wake = o.ring.consumerWaits()
+	res.wake = o.ring.ConsumerWaits()
 	return true, res, nil
 }
 
 // entryOf is the header of a message, but for its number.
-func entryOf(op *fabric.Op) messageEntry {
-	e := messageEntry{kind: messageInline, length: op.Len()}
+func entryOf(op *fabric.Op) ring.Message {
+	e := ring.Message{Kind: ring.MessageInline, Length: op.Len()}
 	switch segments := 1 + len(op.More); {
-	case e.length <= inlineChunk:
-	case e.length <= inlineMessage:
-		e.flags = messageChunked
-	case segments <= listedSegments:
-		e.kind, e.count = messageListed, uint32(segments)
+	case e.Length <= ring.InlineChunk:
+	case e.Length <= ring.InlineMessage:
+		e.Flags = ring.MessageChunked
+	case segments <= ring.ListedSegments:
+		e.Kind, e.Count = ring.MessageListed, uint32(segments)
 	default:
-		e.kind, e.count = messageFar, uint32(segments)
+		e.Kind, e.Count = ring.MessageFar, uint32(segments)
 	}
 	if op.Flags&fabric.OpRemoteData != 0 {
-		e.flags, e.data = e.flags|messageData, op.Data
+		e.Flags, e.Data = e.Flags|ring.MessageData, op.Data
 	}
-	e.size = uint32(entrySize(e.body()))
+	e.Size = uint32(ring.EntrySize(e.Body()))
 	return e
 }
 
@@ -199,46 +200,46 @@ func entryOf(op *fabric.Op) messageEntry {
 func putSegments(b []byte, op *fabric.Op) {
 	for i := range 1 + len(op.More) {
 		addr, n := localSegs{op}.at(i)
-		binary.NativeEndian.PutUint64(b[i*segmentLen:], addr)
-		binary.NativeEndian.PutUint64(b[i*segmentLen+8:], n)
+		binary.NativeEndian.PutUint64(b[i*ring.SegmentLen:], addr)
+		binary.NativeEndian.PutUint64(b[i*ring.SegmentLen+8:], n)
 	}
 }
 
 // gather copies the op's bytes into the ring and commits the entry. One that was begun is committed
 // to its end, with a verdict.
-func (o *outbox) gather(e *messageEntry, op *fabric.Op) error {
+func (o *outbox) gather(e *ring.Message, op *fabric.Op) error {
 	var p place
 	var fault error
 	known := uint64(0)
-	for done := uint64(0); done < e.length; {
-		src, k := fill(localSegs{op}, &p, o.src[:0], min(e.length-done, inlineChunk))
-		o.dst[0] = sys.Iovec{Addr: e.at + done, Len: k}
+	for done := uint64(0); done < e.Length; {
+		src, k := fill(localSegs{op}, &p, o.src[:0], min(e.Length-done, ring.InlineChunk))
+		o.dst[0] = sys.Iovec{Addr: e.At + done, Len: k}
 		if _, err := sys.Copy(o.dst[:], src); err != nil {
 			fault = local.OpFault(fabric.ErrnoOf(err), "the local buffer is not mapped: was it freed before the op ended?")
 			break
 		}
 		done += k
-		if now := (messageHeader + done) &^ (messageUnit - 1); done < e.length && e.flags&messageChunked != 0 {
-			o.ring.commit(now - known)
+		if now := (ring.MessageHeader + done) &^ (ring.MessageUnit - 1); done < e.Length && e.Flags&ring.MessageChunked != 0 {
+			o.ring.Commit(now - known)
 			known = now
 		}
 	}
 	if fault != nil && known == 0 {
 		return fault
 	}
-	if e.flags&messageChunked != 0 {
-		sys.Store64(e.verdict(), uint64(fabric.ErrnoOf(fault)))
+	if e.Flags&ring.MessageChunked != 0 {
+		sys.Store64(e.Verdict(), uint64(fabric.ErrnoOf(fault)))
 	}
-	o.ring.commit(uint64(e.size) - known)
+	o.ring.Commit(uint64(e.Size) - known)
 	return fault
 }
 
 // forget gives the number of a message back that has ended before its answer. If the peer got to
 // know of it, it does not answer.
-func (o *outbox) forget(e *messageEntry) {
-	if e.flags&messageAnswer != 0 {
-		o.sent[e.number] = sending{}
-		o.free = append(o.free, e.number)
+func (o *outbox) forget(e *ring.Message) {
+	if e.Flags&ring.MessageAnswer != 0 {
+		o.sent[e.Number] = sending{}
+		o.free = append(o.free, e.Number)
 	}
 }
 

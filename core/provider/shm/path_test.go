@@ -18,6 +18,7 @@ import (
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/grant"
+	"mori/core/provider/shm/internal/ring"
 )
 
 func eachWay(t *testing.T, test func(t *testing.T, a, b *fakeEndpoint)) {
@@ -196,7 +197,7 @@ func TestFreedBuffers(t *testing.T) {
 
 func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
-		const n = 3 * ringEntries
+		const n = 3 * ring.Entries
 		region, _ := grantRegion(t, b, 1, 8*n, allRights)
 		local, _ := memory(t, 8*n)
 		for i := range local {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys/pages"
 	"mori/core/internal/sys/thread"
 	"mori/core/provider/internal/conn"
 )
@@ -55,18 +54,35 @@ type job struct {
 	grant  *regionGrant // nil: a message that is pulled
 }
 
-// copyNow copies j on the caller's thread and finishes it, if it is one slice whose pages are in
-// memory on both sides. Otherwise it reports false, and j is as it was.
-func (j *job) copyNow(g *greeting) bool {
-	s := sliceLists.Get().(*slice)
-	defer sliceLists.Put(s)
-	w := j.walk
-	w.next(s, w.left)
-	if w.left > 0 || !pages.Resident(s.local, &s.resident) || !g.present(s.remote, s) {
-		return false
+// A jobs keeps the jobs of one data path for reuse.
+type jobs struct {
+	path copier
+	mu   sync.Mutex
+	free *job
+}
+
+func (js *jobs) take() *job {
+	js.mu.Lock()
+	j := js.free
+	if j != nil {
+		js.free, j.next = j.next, nil
 	}
-	j.path.finishJob(j, j.path.copyJob(j, s))
-	return true
+	js.mu.Unlock()
+	if j == nil {
+		j = &job{path: js.path}
+	}
+	return j
+}
+
+// release keeps j for reuse, unless a worker still has it.
+func (js *jobs) release(j *job) {
+	if j.abandoned {
+		return
+	}
+	*j = job{path: js.path}
+	js.mu.Lock()
+	j.next, js.free = js.free, j
+	js.mu.Unlock()
 }
 
 // A copier does what jobs are about; tests replace it.

@@ -14,6 +14,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // sizeOf is the length of message i of the sending process: small ones in the ring, and some that
@@ -22,7 +23,7 @@ func sizeOf(i int) uint64 {
 	if i%50 == 49 {
 		return regionBytes / 2
 	}
-	return uint64(i*611) % (2 * inlineMessage)
+	return uint64(i*611) % (2 * ring.InlineMessage)
 }
 
 // senderProcess connects to where its first line says and sends messages without a pause, until it

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are
@@ -24,16 +25,16 @@ func (b *inbox) startPull(in *incoming) error {
 	dp := b.path
 	in.pulling = true
 	err := b.readSegments(in)
-	b.messages.take(&in.head)
+	b.messages.Take(&in.head)
 	if errors.Is(err, fabric.ErrProtocol) {
 		return err
 	}
 	if err == nil {
-		n := min(in.head.length, in.receive.Len())
+		n := min(in.head.Length, in.receive.Len())
 		in.pull = fabric.Op{Kind: fabric.OpRead, Seg: in.receive.Seg, More: in.receive.More, RSeg: in.segs[0], RMore: in.segs[1:]}
 		if n > pullNow {
 			if dp.ops.Enter() {
-				j := dp.newJob()
+				j := dp.jobs.take()
 				j.op, j.walk = &in.pull, newWalk(&in.pull, n, 0)
 				dp.domain.pool.add(j)
 			}
@@ -47,16 +48,16 @@ func (b *inbox) startPull(in *incoming) error {
 // readSegments makes segs of what the entry says of the sender's memory.
 func (b *inbox) readSegments(in *incoming) error {
 	e := &in.head
-	n := int(e.count) * segmentLen
+	n := int(e.Count) * ring.SegmentLen
 	if cap(in.list) < n {
 		in.list = make([]byte, n)
 	}
 	in.list = in.list[:n]
-	if e.kind == messageListed {
-		copy(in.list, sys.Bytes(e.at, n))
+	if e.Kind == ring.MessageListed {
+		copy(in.list, sys.Bytes(e.At, n))
 	} else {
 		local := []sys.Iovec{{Addr: sys.AddrOf(in.list), Len: uint64(n)}}
-		remote := []sys.Iovec{{Addr: sys.Load64(e.at), Len: uint64(n)}}
+		remote := []sys.Iovec{{Addr: sys.Load64(e.At), Len: uint64(n)}}
 		if err := b.path.copies.pullSlice(&slice{local: local, remote: remote, n: uint64(n)}); err != nil {
 			return err
 		}
@@ -68,7 +69,7 @@ func (b *inbox) readSegments(in *incoming) error {
 func (in *incoming) parseSegments() error {
 	in.segs = in.segs[:0]
 	total, over := uint64(0), uint64(0)
-	for b := in.list; len(b) > 0; b = b[segmentLen:] {
+	for b := in.list; len(b) > 0; b = b[ring.SegmentLen:] {
 		s := fabric.RSeg{Addr: binary.NativeEndian.Uint64(b), Len: binary.NativeEndian.Uint64(b[8:])}
 		var carry, wrap uint64
 		total, carry = bits.Add64(total, s.Len, 0)
@@ -76,8 +77,8 @@ func (in *incoming) parseSegments() error {
 		over |= carry | wrap
 		in.segs = append(in.segs, s)
 	}
-	if len(in.segs) == 0 || over != 0 || total != in.head.length {
-		return fmt.Errorf("message of %d bytes in %d segments of %d: %w", in.head.length, len(in.segs), total, fabric.ErrProtocol)
+	if len(in.segs) == 0 || over != 0 || total != in.head.Length {
+		return fmt.Errorf("message of %d bytes in %d segments of %d: %w", in.head.Length, len(in.segs), total, fabric.ErrProtocol)
 	}
 	return nil
 }
@@ -102,10 +103,10 @@ var errPeerEnded = errors.New("the peer has ended the connection")
 
 // pullSlice gets one slice of a message.
 func (c *copies) pullSlice(s *slice) error {
-	if c.path.stopping.Load() || !fenceOf(c.path.notifier.ring.mem).Enter() {
+	if c.path.stopping.Load() || !c.path.notifier.ring.Fence().Enter() {
 		return errPeerEnded
 	}
-	defer fenceOf(c.path.notifier.ring.mem).Leave()
+	defer c.path.notifier.ring.Fence().Leave()
 	moved, err := c.move(fabric.OpRead, s)
 	switch cause := fabric.ErrnoOf(err); {
 	case err == nil && uint64(moved) == s.n:
@@ -132,7 +133,7 @@ func (b *inbox) pulled(in *incoming, err error) error {
 
 // finishPull is the pool's report.
 func (dp *dataPath) finishPull(j *job, err error) {
-	dp.freeJob(j)
+	dp.jobs.release(j)
 	b := &dp.inbox
 	b.mu.Lock()
 	if err = b.pulled(&b.incoming, err); err != nil {

@@ -13,6 +13,7 @@ import (
 	"mori/core/internal/sys/sock"
 	"mori/core/internal/sys/vm"
 	"mori/core/provider/internal/local"
+	"mori/core/provider/shm/internal/ring"
 )
 
 // A way is how bytes of RMA ops move.
@@ -53,7 +54,7 @@ func findReach(cred sock.Cred, h hello, opts *Options) reach {
 	if cred.PID == os.Getpid() && !opts.kernel {
 		return reach{way: wayMemmove, pid: cred.PID, reason: "the peer is in this process"}
 	}
-	if n, err := vm.write(cred.PID, at(got), []sys.Iovec{{Addr: h.proofAddr - ringProof + ringTrial, Len: uint64(len(got))}}); err != nil || n != len(got) {
+	if n, err := vm.write(cred.PID, at(got), []sys.Iovec{{Addr: h.proofAddr - ring.Proof + ring.Trial, Len: uint64(len(got))}}); err != nil || n != len(got) {
 		return reach{way: wayStream, reason: refusal("write", cred, err)}
 	}
 	return reach{way: wayCMA, pid: cred.PID, reason: fmt.Sprintf("process_vm_readv and process_vm_writev on process %d work", cred.PID)}

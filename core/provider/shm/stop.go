@@ -32,7 +32,7 @@ func (dp *dataPath) Close(cause error) {
 	clear(dp.parked)
 	dp.mu.Unlock()
 	dp.holder.Stop()
-	fenceOf(dp.inbox.notices.mem).Close()
+	dp.inbox.notices.Fence().Close()
 	empty := dp.ops.Shut()
 	dp.domain.pool.cancel(dp, cause)
 	for _, p := range parked {
@@ -79,7 +79,7 @@ func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync
 // awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any
 // more.
 func (dp *dataPath) awaitPeer() {
-	if !fenceOf(dp.inbox.notices.mem).Await(dp.greet.peer, letGo) {
+	if !dp.inbox.notices.Fence().Await(dp.greet.peer, letGo) {
 		dp.log.Warn("shm: the peer did not finish its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", letGo)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shm
+package ring
 
 import (
 	"encoding/binary"
@@ -14,44 +14,44 @@ import (
 	"mori/core/internal/sys"
 )
 
-func newMessageRing(t testing.TB) ([]byte, *messageWriter, *messageReader) {
+func newMessageRing(t testing.TB) ([]byte, *MessageWriter, *MessageReader) {
 	mem, w, r := newTestRing(t)
-	return mem, &messageWriter{mem: w.mem}, &messageReader{mem: r.mem}
+	return mem, &MessageWriter{mem: w.mem}, &MessageReader{mem: r.mem}
 }
 
 // putBytes adds an inline message whose bytes are all v, in one step.
-func putBytes(w *messageWriter, n uint64, v byte) (bool, error) {
-	e := messageEntry{kind: messageInline, length: n, data: uint64(v)}
-	e.size = uint32(entrySize(e.body()))
-	at, ok, err := w.reserve(uint64(e.size))
+func putBytes(w *MessageWriter, n uint64, v byte) (bool, error) {
+	e := Message{Kind: MessageInline, Length: n, Data: uint64(v)}
+	e.Size = uint32(EntrySize(e.Body()))
+	at, ok, err := w.Reserve(uint64(e.Size))
 	if !ok {
 		return false, err
 	}
-	e.put(at)
-	for i, b := 0, sys.Bytes(at+messageHeader, int(n)); i < len(b); i++ {
+	e.Put(at)
+	for i, b := 0, sys.Bytes(at+MessageHeader, int(n)); i < len(b); i++ {
 		b[i] = v
 	}
-	w.commit(uint64(e.size))
+	w.Commit(uint64(e.Size))
 	return true, nil
 }
 
 // takeBytes takes the next message, which must be one of putBytes.
-func takeBytes(t *testing.T, r *messageReader, n uint64, v byte) (ok bool) {
+func takeBytes(t *testing.T, r *MessageReader, n uint64, v byte) (ok bool) {
 	t.Helper()
-	var e messageEntry
-	ok, err := r.next(&e)
-	if err != nil || ok && (e.length != n || e.data != uint64(v) || e.kind != messageInline) {
+	var e Message
+	ok, err := r.Next(&e)
+	if err != nil || ok && (e.Length != n || e.Data != uint64(v) || e.Kind != MessageInline) {
 		t.Fatalf("message of %d bytes: %+v, %v", n, e, err)
 	}
 	if !ok {
 		return false
 	}
-	for i, b := range sys.Bytes(e.at, int(n)) {
+	for i, b := range sys.Bytes(e.At, int(n)) {
 		if b != v {
 			t.Fatalf("byte %d of %d is %d, want %d", i, n, b, v)
 		}
 	}
-	r.take(&e)
+	r.Take(&e)
 	return true
 }
 
@@ -65,7 +65,7 @@ func TestMessageRingKeepsEveryMessage(t *testing.T) {
 	var inside []message
 	full := 0
 	for i := range 20000 {
-		m := message{rng.Uint64N(inlineMessage >> rng.UintN(15)), byte(i)}
+		m := message{rng.Uint64N(InlineMessage >> rng.UintN(15)), byte(i)}
 		ok, err := putBytes(w, m.n, m.v)
 		if err != nil {
 			t.Fatal(err)
@@ -130,13 +130,13 @@ func TestProducerOfMessagesHearsOfRoom(t *testing.T) {
 			break
 		}
 	}
-	w.wait()
+	w.AskForSpace()
 	notified := 0
 	for takeBytes(t, r, 1000, 1) {
-		if !r.producerWaits() {
+		if !r.ProducerWaits() {
 			continue
 		}
-		if notified++; r.produced-r.consumed > messageBytes/2 {
+		if notified++; r.produced-r.consumed > MessageBytes/2 {
 			t.Errorf("notified with %d bytes in the ring", r.produced-r.consumed)
 		}
 	}
@@ -146,48 +146,48 @@ func TestProducerOfMessagesHearsOfRoom(t *testing.T) {
 }
 
 // badEntries are entries that no honest peer makes, at the start of an empty ring.
-var badEntries = map[string]messageEntry{
-	"no size":                        {kind: messageInline},
-	"size that is not whole units":   {kind: messageInline, size: 65, length: 33},
-	"size beyond what is produced":   {kind: messageInline, size: 4032, length: 4000},
-	"size beyond the ring":           {kind: messageInline, size: messageBytes + messageUnit, length: 5},
-	"length beyond the entry":        {kind: messageInline, size: 64, length: 33},
-	"length below the entry":         {kind: messageInline, size: 128, length: 3},
-	"length beyond what goes inline": {kind: messageInline, flags: messageChunked, size: 32 << 10, length: 32<<10 - 64},
-	"length that wraps":              {kind: messageInline, size: 64, length: ^uint64(0) - 31},
-	"chunked length that wraps":      {kind: messageInline, flags: messageChunked, size: 64, length: ^uint64(0) - 39},
-	"flag that is none":              {kind: messageInline, flags: 8, size: 64, length: 1},
-	"kind that is none":              {kind: 9, size: 64, length: 1},
-	"skip at the start":              {kind: messageSkip, size: messageBytes},
-	"list longer than allowed":       {kind: messageListed, flags: messageAnswer, size: 2048, count: 125, length: 1 << 20},
-	"list beyond the entry":          {kind: messageListed, flags: messageAnswer, size: 64, count: 3, length: 1 << 20},
-	"list nobody is answered for":    {kind: messageListed, size: 64, count: 1, length: 1 << 20},
-	"far list that is endless":       {kind: messageFar, flags: messageAnswer, size: 64, count: 1 << 31, length: 1 << 20},
-	"message of a terabyte":          {kind: messageListed, flags: messageAnswer, size: 64, count: 1, length: 1 << 40},
+var badEntries = map[string]Message{
+	"no size":                        {Kind: MessageInline},
+	"size that is not whole units":   {Kind: MessageInline, Size: 65, Length: 33},
+	"size beyond what is produced":   {Kind: MessageInline, Size: 4032, Length: 4000},
+	"size beyond the ring":           {Kind: MessageInline, Size: MessageBytes + MessageUnit, Length: 5},
+	"length beyond the entry":        {Kind: MessageInline, Size: 64, Length: 33},
+	"length below the entry":         {Kind: MessageInline, Size: 128, Length: 3},
+	"length beyond what goes inline": {Kind: MessageInline, Flags: MessageChunked, Size: 32 << 10, Length: 32<<10 - 64},
+	"length that wraps":              {Kind: MessageInline, Size: 64, Length: ^uint64(0) - 31},
+	"chunked length that wraps":      {Kind: MessageInline, Flags: MessageChunked, Size: 64, Length: ^uint64(0) - 39},
+	"flag that is none":              {Kind: MessageInline, Flags: 8, Size: 64, Length: 1},
+	"kind that is none":              {Kind: 9, Size: 64, Length: 1},
+	"skip at the start":              {Kind: messageSkip, Size: MessageBytes},
+	"list longer than allowed":       {Kind: MessageListed, Flags: MessageAnswer, Size: 2048, Count: 125, Length: 1 << 20},
+	"list beyond the entry":          {Kind: MessageListed, Flags: MessageAnswer, Size: 64, Count: 3, Length: 1 << 20},
+	"list nobody is answered for":    {Kind: MessageListed, Size: 64, Count: 1, Length: 1 << 20},
+	"far list that is endless":       {Kind: MessageFar, Flags: MessageAnswer, Size: 64, Count: 1 << 31, Length: 1 << 20},
+	"message of a terabyte":          {Kind: MessageListed, Flags: MessageAnswer, Size: 64, Count: 1, Length: 1 << 40},
 }
 
 func TestMessageRingRefusesGarbage(t *testing.T) {
 	for name, e := range badEntries {
 		mem, _, r := newMessageRing(t)
-		e.put(r.mem + ringMessages)
+		e.Put(r.mem + ringMessages)
 		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], 2048)
-		if ok, err := r.next(&e); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if ok, err := r.Next(&e); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Errorf("%s: %v, %v", name, ok, err)
 		}
 	}
 	mem, w, r := newMessageRing(t)
-	var e messageEntry
-	for _, v := range []uint64{1, 63, messageBytes + 64, 1 << 63, ^uint64(0)} {
+	var e Message
+	for _, v := range []uint64{1, 63, MessageBytes + 64, 1 << 63, ^uint64(0)} {
 		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], v)
-		if ok, err := r.next(&e); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if ok, err := r.Next(&e); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Errorf("produced %#x: %v, %v", v, ok, err)
 		}
 	}
 	binary.NativeEndian.PutUint64(mem[ringConsumed+8*messageRing:], 64)
-	w.produced, w.consumed = messageBytes, 0
+	w.produced, w.consumed = MessageBytes, 0
 	w.produced -= 64
-	binary.NativeEndian.PutUint64(mem[ringConsumed+8*messageRing:], messageBytes)
-	if _, ok, err := w.reserve(4096); ok || !errors.Is(err, fabric.ErrProtocol) {
+	binary.NativeEndian.PutUint64(mem[ringConsumed+8*messageRing:], MessageBytes)
+	if _, ok, err := w.Reserve(4096); ok || !errors.Is(err, fabric.ErrProtocol) {
 		t.Errorf("consumed more than was produced: %v, %v", ok, err)
 	}
 }
@@ -195,47 +195,47 @@ func TestMessageRingRefusesGarbage(t *testing.T) {
 // FuzzMessageRing lets a peer write anything into the ring and its counters between the reader's
 // steps: what the reader hands out lies in the ring, and it ends.
 func FuzzMessageRing(f *testing.F) {
-	good := messageEntry{kind: messageInline, size: 64, length: 5}
+	good := Message{Kind: MessageInline, Size: 64, Length: 5}
 	var b [64]byte
-	good.put(sys.AddrOf(b[:]))
+	good.Put(sys.AddrOf(b[:]))
 	f.Add(b[:], uint64(64), uint64(128))
-	good.kind, good.flags, good.length = messageInline, messageChunked, 5000
-	good.size = uint32(entrySize(good.body()))
-	good.put(sys.AddrOf(b[:]))
+	good.Kind, good.Flags, good.Length = MessageInline, MessageChunked, 5000
+	good.Size = uint32(EntrySize(good.Body()))
+	good.Put(sys.AddrOf(b[:]))
 	f.Add(b[:], uint64(64), uint64(1<<20))
-	f.Add([]byte{0xff, 0xff}, uint64(messageBytes), uint64(0))
+	f.Add([]byte{0xff, 0xff}, uint64(MessageBytes), uint64(0))
 	f.Fuzz(func(t *testing.T, entries []byte, produced, later uint64) {
 		mem, _, r := newMessageRing(t)
-		for at := ringMessages; at < ringBytes && len(entries) > 0; at += len(entries) {
+		for at := ringMessages; at < Bytes && len(entries) > 0; at += len(entries) {
 			copy(mem[at:], entries)
 		}
 		decodetest.Bounded(t, len(entries), func() { fuzzMessageRing(t, mem, r, produced, later) })
 	})
 }
 
-func fuzzMessageRing(t *testing.T, mem []byte, r *messageReader, produced, later uint64) {
-	var e messageEntry
+func fuzzMessageRing(t *testing.T, mem []byte, r *MessageReader, produced, later uint64) {
+	var e Message
 	for step := 0; ; step++ {
 		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], produced)
-		ok, err := r.next(&e)
-		if !ok || err != nil || step > 2*messageBytes/messageUnit {
+		ok, err := r.Next(&e)
+		if !ok || err != nil || step > 2*MessageBytes/MessageUnit {
 			return
 		}
 		binary.NativeEndian.PutUint64(mem[ringProduced+8*messageRing:], later)
-		if e.kind == messageInline {
-			n, all, err := r.arrived(&e)
+		if e.Kind == MessageInline {
+			n, all, err := r.Arrived(&e)
 			if err != nil {
 				return
 			}
-			if end := e.at + max(n, uint64(e.size)-messageHeader); end > r.mem+ringBytes || n > inlineMessage {
+			if end := e.At + max(n, uint64(e.Size)-MessageHeader); end > r.mem+Bytes || n > InlineMessage {
 				t.Fatalf("%+v: %d bytes, %v, end %d beyond the ring", e, n, all, end-r.mem)
 			}
-			if e.flags&messageChunked != 0 && e.verdict()+8 > r.mem+ringBytes {
+			if e.Flags&MessageChunked != 0 && e.Verdict()+8 > r.mem+Bytes {
 				t.Fatalf("%+v: verdict beyond the ring", e)
 			}
-		} else if e.at+e.body() > r.mem+ringBytes {
+		} else if e.At+e.Body() > r.mem+Bytes {
 			t.Fatalf("%+v: list beyond the ring", e)
 		}
-		r.take(&e)
+		r.Take(&e)
 	}
 }

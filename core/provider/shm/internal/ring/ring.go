@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shm
+package ring
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ import (
 //	            length of the write, ticket of the grant of its region, 0
 //	then        ring 1, answers to messages: ringEntries entries of two words: number of the message,
 //	            errno
-//	then        ring 2, messages: see messagering.go
+//	then        ring 2, messages: see message.go
 //
 // Each word has one writer, but the flags, which the other side takes back with a swap. The peer
 // may write anything anywhere at any time: counters are checked against our own, which are private,
@@ -38,24 +38,24 @@ const (
 	ringConsumed      = 64
 	ringConsumerWaits = 128
 	ringProducerWaits = 192
-	ringProof         = 256
-	ringTrial         = 272
+	Proof             = 256
+	Trial             = 272
 	ringClosed        = 320
 	ringCopying       = 384
 	ringHeader        = 4096
 
-	ringEntries  = 1 << 14
+	Entries      = 1 << 14
 	noticeBytes  = 32
 	answerBytes  = 16
-	ringAnswers  = ringHeader + ringEntries*noticeBytes
-	ringMessages = ringAnswers + ringEntries*answerBytes
-	ringBytes    = ringMessages + messageBytes
+	ringAnswers  = ringHeader + Entries*noticeBytes
+	ringMessages = ringAnswers + Entries*answerBytes
+	Bytes        = ringMessages + MessageBytes
 )
 
 // The rings of entries.
 const (
-	noticeRing = iota
-	answerRing
+	Notices = iota
+	Answers
 	messageRing
 )
 
@@ -70,36 +70,42 @@ func fenceOf(mem uint64) local.Fence {
 func counterAt(ring uint64) uint64 { return 8 * ring }
 func flagAt(ring uint64) uint64    { return 4 * min(ring, 1) }
 
-// An entry is the words of one entry. Answers have the first two.
-type entry [3]uint64
+// An Entry is the words of one entry. Answers have the first two.
+type Entry [3]uint64
 
 func ringEntry(mem, ring, i uint64) uint64 {
-	if ring == noticeRing {
-		return mem + ringHeader + i%ringEntries*noticeBytes
+	if ring == Notices {
+		return mem + ringHeader + i%Entries*noticeBytes
 	}
-	return mem + ringAnswers + i%ringEntries*answerBytes
+	return mem + ringAnswers + i%Entries*answerBytes
 }
 
-// A ringWriter is the producer's end. Not for concurrent use.
-type ringWriter struct {
+// A Writer is the producer's end. Not for concurrent use.
+type Writer struct {
 	mem      uint64 // address of the mapping
 	ring     uint64
 	produced uint64
 }
 
-// put adds an entry, or reports that there is no room.
-func (w *ringWriter) put(e entry) (bool, error) {
+// NewWriter makes the producer's end of a ring in the memory at mem.
+func NewWriter(mem, ring uint64) Writer { return Writer{mem: mem, ring: ring} }
+
+// Fence is the fence of the consumer's memory.
+func (w *Writer) Fence() local.Fence { return fenceOf(w.mem) }
+
+// Put adds an entry, or reports that there is no room.
+func (w *Writer) Put(e Entry) (bool, error) {
 	used := w.produced - sys.Load64(w.mem+ringConsumed+counterAt(w.ring))
-	if used > ringEntries {
+	if used > Entries {
 		return false, fmt.Errorf("peer consumed entries that were never produced: %w", fabric.ErrProtocol)
 	}
-	if used == ringEntries {
+	if used == Entries {
 		return false, nil
 	}
 	at := ringEntry(w.mem, w.ring, w.produced)
 	sys.Store64(at, e[0])
 	sys.Store64(at+8, e[1])
-	if w.ring == noticeRing {
+	if w.ring == Notices {
 		sys.Store64(at+16, e[2])
 	}
 	w.produced++
@@ -108,26 +114,33 @@ func (w *ringWriter) put(e entry) (bool, error) {
 	return true, nil
 }
 
-// consumerWaits reports, once for each time it was asked, that the consumer wants to be woken.
-func (w *ringWriter) consumerWaits() bool {
+// ConsumerWaits reports, once for each time it was asked, that the consumer wants to be woken.
+func (w *Writer) ConsumerWaits() bool {
 	return takeFlag(w.mem + ringConsumerWaits + flagAt(w.ring))
 }
 
-// wait asks for frameSpace. The caller calls put once more before it relies on that.
-func (w *ringWriter) wait() { sys.Store32(w.mem+ringProducerWaits+flagAt(w.ring), 1) }
+// AskForSpace asks the consumer for a frameSpace. The caller calls Put once more before it relies
+// on that.
+func (w *Writer) AskForSpace() { sys.Store32(w.mem+ringProducerWaits+flagAt(w.ring), 1) }
 
-// A ringReader is the consumer's end. Not for concurrent use.
-type ringReader struct {
+// A Reader is the consumer's end. Not for concurrent use.
+type Reader struct {
 	mem      uint64 // address of the mapping
 	ring     uint64
 	consumed uint64
 }
 
-// next returns the oldest entry without taking it out; take does that.
-func (r *ringReader) next() (e entry, ok bool, err error) {
+// NewReader makes the consumer's end of a ring in the memory at mem.
+func NewReader(mem, ring uint64) Reader { return Reader{mem: mem, ring: ring} }
+
+// Fence is the fence of this side's memory.
+func (r *Reader) Fence() local.Fence { return fenceOf(r.mem) }
+
+// Next returns the oldest entry without taking it out; Take does that.
+func (r *Reader) Next() (e Entry, ok bool, err error) {
 	used := sys.Load64(r.mem+ringProduced+counterAt(r.ring)) - r.consumed
-	if used > ringEntries {
-		return e, false, fmt.Errorf("peer produced %d entries in a ring of %d: %w", used, ringEntries, fabric.ErrProtocol)
+	if used > Entries {
+		return e, false, fmt.Errorf("peer produced %d entries in a ring of %d: %w", used, Entries, fabric.ErrProtocol)
 	}
 	if used == 0 {
 		return e, false, nil
@@ -135,26 +148,26 @@ func (r *ringReader) next() (e entry, ok bool, err error) {
 	observed()
 	at := ringEntry(r.mem, r.ring, r.consumed)
 	e[0], e[1] = sys.Load64(at), sys.Load64(at+8)
-	if r.ring == noticeRing {
+	if r.ring == Notices {
 		e[2] = sys.Load64(at + 16)
 	}
 	return e, true, nil
 }
 
-// take removes the entry that next returned.
-func (r *ringReader) take() {
+// Take removes the entry that Next returned.
+func (r *Reader) Take() {
 	r.consumed++
 	sys.Store64(r.mem+ringConsumed+counterAt(r.ring), r.consumed)
 }
 
-// producerWaits reports, once for each time it was asked, that the producer wants to hear of room.
-func (r *ringReader) producerWaits() bool {
+// ProducerWaits reports, once for each time it was asked, that the producer wants to hear of room.
+func (r *Reader) ProducerWaits() bool {
 	return takeFlag(r.mem + ringProducerWaits + flagAt(r.ring))
 }
 
-// wait asks for frameWake, and reports false if that was asked before and not answered yet. The
-// caller looks into the ring once more before it relies on that.
-func (r *ringReader) wait() bool {
+// AskForWake asks the producer for a frameWake, and reports false if that was asked before and not
+// answered yet. The caller looks into the ring once more before it relies on that.
+func (r *Reader) AskForWake() bool {
 	flag := r.mem + ringConsumerWaits + flagAt(r.ring)
 	if sys.Load32(flag) != 0 {
 		return false

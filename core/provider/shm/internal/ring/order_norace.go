@@ -2,7 +2,7 @@
 
 //go:build !race
 
-package shm
+package ring
 
 // published is called before a counter of a ring is stored, observed after it was loaded: for the
 // race detector.

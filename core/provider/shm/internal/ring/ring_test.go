@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package shm
+package ring
 
 import (
 	"encoding/binary"
@@ -13,34 +13,34 @@ import (
 	"mori/core/internal/sys"
 )
 
-func newTestRing(t testing.TB) ([]byte, *ringWriter, *ringReader) {
-	mem, err := sys.Alloc(ringBytes)
+func newTestRing(t testing.TB) ([]byte, *Writer, *Reader) {
+	mem, err := sys.Alloc(Bytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { sys.Free(mem) })
-	return mem, &ringWriter{mem: sys.AddrOf(mem)}, &ringReader{mem: sys.AddrOf(mem)}
+	return mem, &Writer{mem: sys.AddrOf(mem)}, &Reader{mem: sys.AddrOf(mem)}
 }
 
 func TestRingFillsAndWraps(t *testing.T) {
 	_, w, r := newTestRing(t)
 	for lap := uint64(0); lap < 3; lap++ {
-		for i := uint64(0); i < ringEntries; i++ {
-			if ok, err := w.put(entry{lap<<32 | i, i, ^i}); !ok || err != nil {
+		for i := uint64(0); i < Entries; i++ {
+			if ok, err := w.Put(Entry{lap<<32 | i, i, ^i}); !ok || err != nil {
 				t.Fatalf("lap %d, entry %d: %v, %v", lap, i, ok, err)
 			}
 		}
-		if ok, err := w.put(entry{1, 1, 1}); ok || err != nil {
+		if ok, err := w.Put(Entry{1, 1, 1}); ok || err != nil {
 			t.Fatalf("lap %d: a full ring took an entry (%v)", lap, err)
 		}
-		for i := uint64(0); i < ringEntries; i++ {
-			e, ok, err := r.next()
-			if want := (entry{lap<<32 | i, i, ^i}); e != want || !ok || err != nil {
+		for i := uint64(0); i < Entries; i++ {
+			e, ok, err := r.Next()
+			if want := (Entry{lap<<32 | i, i, ^i}); e != want || !ok || err != nil {
 				t.Fatalf("lap %d: got %v, %v, %v; want %v", lap, e, ok, err, want)
 			}
-			r.take()
+			r.Take()
 		}
-		if _, ok, err := r.next(); ok || err != nil {
+		if _, ok, err := r.Next(); ok || err != nil {
 			t.Fatalf("lap %d: an empty ring gave an entry (%v)", lap, err)
 		}
 	}
@@ -48,27 +48,27 @@ func TestRingFillsAndWraps(t *testing.T) {
 
 func TestRingFlagsAreTakenOnce(t *testing.T) {
 	_, w, r := newTestRing(t)
-	if w.consumerWaits() || r.producerWaits() {
+	if w.ConsumerWaits() || r.ProducerWaits() {
 		t.Fatal("a new ring has a flag set")
 	}
-	r.wait()
-	w.wait()
-	if !w.consumerWaits() || !r.producerWaits() {
+	r.AskForWake()
+	w.AskForSpace()
+	if !w.ConsumerWaits() || !r.ProducerWaits() {
 		t.Fatal("a flag was not seen")
 	}
-	if w.consumerWaits() || r.producerWaits() {
+	if w.ConsumerWaits() || r.ProducerWaits() {
 		t.Fatal("a flag was seen twice")
 	}
 }
 
 func TestRingConcurrent(t *testing.T) {
 	_, w, r := newTestRing(t)
-	const n = 5 * ringEntries
+	const n = 5 * Entries
 	deadline := time.Now().Add(30 * time.Second)
 	fault := make(chan error, 1)
 	go func() {
 		for i := uint64(0); i < n; {
-			ok, err := w.put(entry{i * i, i, i})
+			ok, err := w.Put(Entry{i * i, i, i})
 			if err != nil || time.Now().After(deadline) {
 				fault <- errors.Join(err, errors.New("producer stopped"))
 				return
@@ -80,12 +80,12 @@ func TestRingConcurrent(t *testing.T) {
 		fault <- nil
 	}()
 	for i := uint64(0); i < n && time.Now().Before(deadline); {
-		e, ok, err := r.next()
-		if err != nil || ok && e != (entry{i * i, i, i}) {
+		e, ok, err := r.Next()
+		if err != nil || ok && e != (Entry{i * i, i, i}) {
 			t.Fatalf("entry %d: %v, %v", i, e, err)
 		}
 		if ok {
-			r.take()
+			r.Take()
 			i++
 		}
 	}
@@ -96,15 +96,15 @@ func TestRingConcurrent(t *testing.T) {
 
 func TestRingGarbageIsAProtocolError(t *testing.T) {
 	mem, w, r := newTestRing(t)
-	for _, v := range []uint64{1 << 63, ^uint64(0), ringEntries + 1} {
+	for _, v := range []uint64{1 << 63, ^uint64(0), Entries + 1} {
 		binary.NativeEndian.PutUint64(mem[ringProduced:], v)
-		if _, ok, err := r.next(); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if _, ok, err := r.Next(); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Fatalf("produced %#x: %v, %v", v, ok, err)
 		}
 	}
-	for _, v := range []uint64{1, ^uint64(0) - ringEntries, 1 << 40} {
+	for _, v := range []uint64{1, ^uint64(0) - Entries, 1 << 40} {
 		binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
-		if ok, err := w.put(entry{1, 1, 1}); ok || !errors.Is(err, fabric.ErrProtocol) {
+		if ok, err := w.Put(Entry{1, 1, 1}); ok || !errors.Is(err, fabric.ErrProtocol) {
 			t.Fatalf("consumed %#x: %v, %v", v, ok, err)
 		}
 	}
@@ -121,30 +121,30 @@ func FuzzRing(f *testing.F) {
 	})
 }
 
-func fuzzRing(t *testing.T, script, mem []byte, w *ringWriter, r *ringReader) {
+func fuzzRing(t *testing.T, script, mem []byte, w *Writer, r *Reader) {
 	for i := 0; i+1 < len(script); i += 2 {
-		v := uint64(int64(int8(script[i+1]))) * (ringEntries / 8)
+		v := uint64(int64(int8(script[i+1]))) * (Entries / 8)
 		switch script[i] % 6 {
 		case 0:
 			binary.NativeEndian.PutUint64(mem[ringProduced:], v)
 		case 1:
 			binary.NativeEndian.PutUint64(mem[ringConsumed:], v)
 		case 2:
-			_, _ = w.put(entry{v, v, v})
+			_, _ = w.Put(Entry{v, v, v})
 		case 3:
 			before := r.consumed
-			if _, ok, err := r.next(); ok && err == nil {
-				r.take()
+			if _, ok, err := r.Next(); ok && err == nil {
+				r.Take()
 			}
 			if r.consumed-before > 1 {
 				t.Fatalf("one take moved from %d to %d", before, r.consumed)
 			}
 		case 4:
-			w.wait()
-			w.consumerWaits()
+			w.AskForSpace()
+			w.ConsumerWaits()
 		case 5:
-			r.wait()
-			r.producerWaits()
+			r.AskForWake()
+			r.ProducerWaits()
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 //go:build race
 
-package shm
+package ring
 
 import "sync/atomic"
 
