@@ -79,22 +79,12 @@ func TestPackets(t *testing.T) {
 }
 
 func TestWhatNoDriverWrites(t *testing.T) {
-	for name, s := range map[string]string{
+	formattest.Refused(t, EntryBytes, ErrFormat, func(b []byte) error { return new(Entry).Parse(b) }, map[string]string{
 		"no slots":            "04000000",
 		"too many slots":      "04000900",
 		"opcode":              "07000200",
 		"inline read":         "06100300 00000000 04000000",
 		"more bytes than fit": "04100300 00000000 20000000",
 		"no memory":           "04000200 00000000 20000000",
-	} {
-		b := make([]byte, EntryBytes)
-		copy(b, formattest.Unhex(s))
-		var e Entry
-		if err := e.Parse(b); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %+v, %v", name, e, err)
-		}
-	}
-	if err := new(Entry).Parse(make([]byte, EntryBytes-1)); !errors.Is(err, ErrFormat) {
-		t.Errorf("too few bytes: %v", err)
-	}
+	})
 }

@@ -3,10 +3,10 @@
 package bnxt
 
 import (
-	"bytes"
 	"testing"
 
 	"mori/core/decode/decodetest"
+	"mori/core/gpunic/internal/formattest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same
@@ -23,7 +23,7 @@ func FuzzEntry(f *testing.F) {
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var e, again Entry
+		var e Entry
 		var err error
 		decodetest.Bounded(t, len(b), func() { err = e.Parse(b) })
 		if err != nil {
@@ -32,11 +32,7 @@ func FuzzEntry(f *testing.F) {
 		if len(e.Inline) > MaxInline || len(e.Data) > MaxData {
 			t.Fatalf("%+v out of %d bytes", e, len(b))
 		}
-		written, third := make([]byte, EntryBytes), make([]byte, EntryBytes)
-		n := e.Put(written)
-		if err := again.Parse(written); err != nil || again.Put(third) != n || !bytes.Equal(third, written) {
-			t.Fatalf("%+v came back as %+v: %v", e, again, err)
-		}
+		formattest.Rewritten(t, EntryBytes, &e, func(e *Entry, b []byte) { e.Put(b) }, (*Entry).Parse)
 	})
 }
 
@@ -45,9 +41,7 @@ func FuzzEntry(f *testing.F) {
 func FuzzWords(f *testing.F) {
 	f.Add(Bell{Type: BellCompletion, Queue: 1, Index: 2, Epoch: true}.Value(), make([]byte, CQEBytes))
 	f.Fuzz(func(t *testing.T, v uint64, b []byte) {
-		if bell, err := ParseBell(v); err == nil && bell.Value() != v {
-			t.Fatalf("%#x is %+v", v, bell)
-		}
+		formattest.SameBell(t, v, ParseBell, Bell.Value)
 		if row := ParseRow(v); row.Value() != v {
 			t.Fatalf("%#x is %+v", v, row)
 		}
@@ -56,10 +50,6 @@ func FuzzWords(f *testing.F) {
 		}
 		var c CQE
 		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
-		var again [CQEBytes]byte
-		c.Put(again[:])
-		if ParseCQE(again[:]) != c {
-			t.Fatalf("%+v came back as %+v", c, ParseCQE(again[:]))
-		}
+		formattest.Same(t, CQEBytes, c, CQE.Put, ParseCQE)
 	})
 }

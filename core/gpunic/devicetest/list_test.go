@@ -5,7 +5,6 @@ package devicetest
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -36,10 +35,7 @@ type list struct {
 }
 
 func newList(s *setup, a, b *side) *list {
-	l := &list{rnd: rand.New(rand.NewPCG(s.seed, 7)), a: a, b: b, most: 92, kinds: 9}
-	if s.family != "" {
-		l.most, l.kinds = familyInline(s.family), 7 // they have no masked atomics
-	}
+	l := &list{rnd: rand.New(rand.NewPCG(s.seed, 7)), a: a, b: b, most: s.vendor.inline, kinds: s.vendor.kinds}
 	for i := range sharedAt {
 		a.mem[i], b.mem[i] = byte(l.rnd.Uint32()), byte(l.rnd.Uint32())
 	}
@@ -152,20 +148,12 @@ func (l *list) raw(t *testing.T) uint64 {
 
 // TestLists: threads, warps, blocks and lanes of warps post random work to one queue at once.
 func TestLists(t *testing.T) {
-	for _, seed := range seeds(t) {
-		runList(t, seeded(seed))
-	}
-}
-
-func runList(t *testing.T, s setup) {
-	seed := s.seed
-	posters := nic.Posters(seed % 4)
-	t.Run(fmt.Sprintf("seed %d on %s by %d", seed, s.wire, posters), func(t *testing.T) {
+	each(t, 1, func(t *testing.T, s setup) {
 		s.access = mlx5.AccessRelaxed
 		a, b := pair(t, s)
 		l := newList(&s, a, b)
 		out := a.run(grid, nic.Post{
-			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: posters, Window: uint32(seed % 3),
+			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: nic.Posters(s.seed % 4), Window: uint32(s.seed % 3),
 		})
 		if out.Done != uint64(len(l.work)) {
 			t.Errorf("%d pieces were posted, want %d", out.Done, len(l.work))

@@ -60,8 +60,8 @@ func (s *side) run(g nic.Grid, a nic.Args) nic.Outcome {
 
 // A setup is what a pair of sides is like.
 type setup struct {
+	vendor *vendor
 	wire   string
-	family string // of the NIC's queues, see emu.Options
 	seed   uint64 // of the chaos, 0 for none
 	queue  mlx5.QueueConfig
 	bytes  int
@@ -70,21 +70,13 @@ type setup struct {
 	chaos  func(*emu.Chaos)
 }
 
-// seeded is what a seed makes of a setup.
-func seeded(seed uint64) setup {
-	return setup{
-		wire: wires[seed%3], seed: seed, bytes: 64 << 10, path: mlx5.PathConfig{AckTimeout: 15},
-		queue: mlx5.QueueConfig{SQLog: 3 + uint32(seed%3), Collapsed: seed%4 == 3, NoDBR: seed%5 == 4},
-	}
-}
-
 func open(t *testing.T, s *setup, n uint64) (*emu.NIC, *mlx5.Device) {
 	t.Helper()
 	chaos := emu.Profile(s.seed)
 	if s.chaos != nil {
 		s.chaos(&chaos)
 	}
-	n0, err := emu.New(emu.Options{Wire: s.wire, Family: s.family, Seed: s.seed + 1000*n, Chaos: chaos, MTU: []int{256, 1024, 4096}[s.seed%3]})
+	n0, err := emu.New(emu.Options{Wire: s.wire, Family: s.vendor.family, Seed: s.seed + 1000*n, Chaos: chaos, MTU: []int{256, 1024, 4096}[s.seed%3]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,8 +116,8 @@ func newSide(t *testing.T, n *emu.NIC, dev *mlx5.Device, s *setup) *side {
 			t.Errorf("close the queue: %v", err)
 		}
 	})
-	if e.view = e.queue.ViewAddr(); s.family != "" {
-		e.familyView(s)
+	if e.view = e.queue.ViewAddr(); s.vendor.family != "" {
+		e.vendorView(s)
 	}
 	return e
 }

@@ -81,7 +81,7 @@ func TestGoldenWords(t *testing.T) {
 }
 
 func TestWhatNoDriverWrites(t *testing.T) {
-	for name, s := range map[string]string{
+	formattest.Refused(t, EntryBytes, ErrFormat, func(b []byte) error { return new(Entry).Parse(b, Version2) }, map[string]string{
 		"opcode of the other version": "0000000000000000 04 00 0000",
 		"a list of lengths":           "0000000000000000 21 00 1000",
 		"three pieces of memory":      "0000000000000000 21 03 0000",
@@ -89,15 +89,5 @@ func TestWhatNoDriverWrites(t *testing.T) {
 		"no memory":                   "0000000000000000 21 00 0000 00000000 0000000000000000 00000000 00000001",
 		"too much inline":             "0000000000000000 21 00 0004 00000000 0000000000000000 00000000 00000021",
 		"solicited atomic":            "0000000000000000 05 01 0002",
-	} {
-		b := make([]byte, EntryBytes)
-		copy(b, formattest.Unhex(s))
-		var e Entry
-		if err := e.Parse(b, Version2); !errors.Is(err, ErrFormat) {
-			t.Errorf("%s: %+v, %v", name, e, err)
-		}
-	}
-	if err := new(Entry).Parse(make([]byte, EntryBytes-1), Version1); !errors.Is(err, ErrFormat) {
-		t.Errorf("too few bytes: %v", err)
-	}
+	})
 }

@@ -3,10 +3,10 @@
 package ionic
 
 import (
-	"bytes"
 	"testing"
 
 	"mori/core/decode/decodetest"
+	"mori/core/gpunic/internal/formattest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart, and written again they are the same
@@ -29,7 +29,7 @@ func FuzzEntry(f *testing.F) {
 		if second {
 			v = Version2
 		}
-		var e, again Entry
+		var e Entry
 		var err error
 		decodetest.Bounded(t, len(b), func() { err = e.Parse(b, v) })
 		if err != nil {
@@ -38,14 +38,7 @@ func FuzzEntry(f *testing.F) {
 		if len(e.Inline) > MaxInline || len(e.Data) > MaxData {
 			t.Fatalf("%+v out of %d bytes", e, len(b))
 		}
-		written, third := make([]byte, EntryBytes), make([]byte, EntryBytes)
-		e.Put(written, v)
-		if err := again.Parse(written, v); err != nil {
-			t.Fatalf("%+v is refused when it comes back: %v", e, err)
-		}
-		if again.Put(third, v); !bytes.Equal(third, written) {
-			t.Fatalf("%+v came back as %+v", e, again)
-		}
+		formattest.Rewritten(t, EntryBytes, &e, func(e *Entry, b []byte) { e.Put(b, v) }, func(e *Entry, b []byte) error { return e.Parse(b, v) })
 	})
 }
 
@@ -53,18 +46,12 @@ func FuzzEntry(f *testing.F) {
 func FuzzWords(f *testing.F) {
 	f.Add(Bell{Queue: 1, Index: 2}.Value(), make([]byte, CQEBytes))
 	f.Fuzz(func(t *testing.T, v uint64, b []byte) {
-		if bell, err := ParseBell(v); err == nil && bell.Value() != v {
-			t.Fatalf("%#x is %+v", v, bell)
-		}
+		formattest.SameBell(t, v, ParseBell, Bell.Value)
 		if len(b) < CQEBytes {
 			return
 		}
 		var c CQE
 		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
-		var again [CQEBytes]byte
-		c.Put(again[:])
-		if ParseCQE(again[:]) != c {
-			t.Fatalf("%+v came back as %+v", c, ParseCQE(again[:]))
-		}
+		formattest.Same(t, CQEBytes, c, CQE.Put, ParseCQE)
 	})
 }

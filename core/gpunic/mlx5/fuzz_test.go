@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mori/core/decode/decodetest"
+	"mori/core/gpunic/internal/formattest"
 )
 
 // FuzzEntry: bytes of an entry are refused or taken apart into what is within them.
@@ -30,11 +31,7 @@ func FuzzEntry(f *testing.F) {
 		if n := int(e.Segments) * SegmentBytes; n > len(b) || len(e.Inline) > n || len(e.Data) > int(e.Segments) {
 			t.Fatalf("%+v out of %d bytes", e, len(b))
 		}
-		var c [SegmentBytes]byte
-		e.Control.Put(c[:])
-		if ParseControl(c[:]) != e.Control {
-			t.Fatalf("%+v came back as %+v", e.Control, ParseControl(c[:]))
-		}
+		formattest.Same(t, SegmentBytes, e.Control, Control.Put, ParseControl)
 	})
 }
 
@@ -77,10 +74,6 @@ func FuzzCQE(f *testing.F) {
 		}
 		var c CQE
 		decodetest.Bounded(t, len(b), func() { c = ParseCQE(b) })
-		var again [CQEBytes]byte
-		c.Put(again[:])
-		if got := ParseCQE(again[:]); got != c {
-			t.Fatalf("%+v came back as %+v", c, got)
-		}
+		formattest.Same(t, CQEBytes, c, func(c CQE, b []byte) { c.Put(b) }, ParseCQE)
 	})
 }
