@@ -10,8 +10,9 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import gpus
 from .arguments import number
@@ -19,9 +20,6 @@ from .gpus import L2_BYTES
 from .harness import MIB, Case, Plan, Point, Suite, Target, Turn, Unavailable, at_least, pick
 from .memory import available_bytes
 from .process import Group
-
-if TYPE_CHECKING:
-    from .ep_rank import Times
 
 DESCRIPTION = (
     "Measure dispatch and combine of mori.ops between processes of this host. memcpy of as many bytes by as many "
@@ -32,23 +30,6 @@ DESCRIPTION = (
 
 FEW = 128
 
-
-@dataclass(frozen=True)
-class EPCase(Case):
-    """A phase of 128 tokens if `few` is set, else of as many as requested."""
-
-    in_place: bool = False
-    few: bool = False
-
-
-_GOOD = at_least(0.6)
-CASES: tuple[EPCase, ...] = (
-    EPCase("dispatch", "dispatch", "GB/s", target=_GOOD),
-    EPCase("combine", "combine", "GB/s", target=_GOOD),
-    EPCase("combine-in-place", "combine", "GB/s", target=_GOOD, in_place=True),
-    EPCase(f"dispatch-{FEW}", "dispatch", "us", few=True, times=50),
-    EPCase(f"combine-{FEW}", "combine", "us", few=True, times=50),
-)
 
 # Bytes of an element, and the packages that make arrays of it, in order of preference.
 _DTYPES: dict[str, tuple[int, tuple[str, ...]]] = {
@@ -67,40 +48,55 @@ _POOL_BYTES = 4 * L2_BYTES
 
 
 @dataclass(frozen=True)
-class GPUCase(Case):
-    """One call with `tokens` tokens of each rank: microseconds.
+class EPCase(Case):
+    """A call with `tokens` tokens of each rank (0: as many as asked for).
 
     `blocks` and `warps` are those of the launch (None: default). A round has `calls` calls of
-    different tokens, a sample has `rounds` rounds. `mode` is graph or eager.
+    different tokens. `mode` is graph or eager on GPUs.
     """
 
     tokens: int = 0
     dtype: str = "bfloat16"
     blocks: int | None = None
     warps: int | None = None
-    mode: str = "graph"
+    mode: str = "host"
     skewed: bool = False
-    calls: int = 8
-    rounds: int = 3
+    calls: int = 1
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds a sample has."""
+        return int(self.times)
 
     @property
     def point(self) -> Point:
-        line = f"{self.kind} {SHORT[self.dtype]}, {self.mode}"
-        if self.skewed:
+        if self.skewed or self.mode == "host":
             return Point()
+        line = f"{self.kind} {SHORT[self.dtype]}, {self.mode}"
         if self.blocks:
             return Point("blocks of the launch", self.blocks, f"{line}, {self.tokens} tokens")
         return Point("tokens of a rank", self.tokens, line)
 
-    def quick(self) -> GPUCase:
-        """Return the case with little work."""
-        return replace(self, tokens=min(self.tokens, 16), calls=2, rounds=1)
+    def quick(self) -> EPCase:
+        few: EPCase = super().quick()
+        return few if self.mode == "host" else replace(few, tokens=min(self.tokens, 16), calls=2)
 
 
-def gpu_case(kind: str, tokens: int, dtype: str = "bfloat16", **more: Any) -> GPUCase:
+_GOOD = at_least(0.6)
+CASES = (
+    EPCase("dispatch", "dispatch", "GB/s", target=_GOOD),
+    EPCase("combine", "combine", "GB/s", target=_GOOD),
+    EPCase("combine-in-place", "combine-in-place", "GB/s", target=_GOOD),
+    EPCase(f"dispatch-{FEW}", "dispatch", "us", tokens=FEW, times=50),
+    EPCase(f"combine-{FEW}", "combine", "us", tokens=FEW, times=50),
+)
+
+
+def gpu_case(kind: str, tokens: int, dtype: str = "bfloat16", **more: Any) -> EPCase:
     """Return a case named after its parameters: dispatch-4096-fp8-24blocks-skewed-eager."""
     target, calls = (_WIRE, 8) if tokens >= _MANY else (None, 32)
-    case = GPUCase("", kind, "us", target=target, tokens=tokens, dtype=dtype, calls=calls, **more)
+    facts = {"target": target, "tokens": tokens, "dtype": dtype, "mode": "graph", "calls": calls, "times": 3, **more}
+    case = EPCase("", kind, "us", **facts)
     words = [kind, str(tokens), SHORT[dtype], f"{case.blocks}blocks" if case.blocks else ""]
     words += ["skewed" if case.skewed else "", "eager" if case.mode == "eager" else ""]
     return replace(case, name="-".join(filter(None, words)))
@@ -114,11 +110,11 @@ _KINDS = (
 )
 
 
-def _shapes(tokens: Sequence[int], **more: Any) -> Iterator[GPUCase]:
+def _shapes(tokens: Sequence[int], **more: Any) -> Iterator[EPCase]:
     yield from (gpu_case(kind, n, dtype, **more) for n in tokens for kind, dtype in _KINDS)
 
 
-def full() -> list[GPUCase]:
+def full() -> list[EPCase]:
     """Return all cases on GPUs."""
     modes = ("graph", "eager")
     cases = [case for mode in modes for case in _shapes(FULL_TOKENS, mode=mode)]
@@ -127,7 +123,7 @@ def full() -> list[GPUCase]:
     return cases + [gpu_case("both", n, mode=mode) for mode in modes for n in FULL_TOKENS]
 
 
-def usual() -> list[GPUCase]:
+def usual() -> list[EPCase]:
     """Return the cases that run without --full."""
     return [
         *_shapes((1, 128, 1024, 4096, 8192)),
@@ -184,51 +180,46 @@ class EP(Suite):
     """Dispatch and combine on host memory."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        a, cases = args, pick(CASES, args.cases)
-        a.tokens = 4096 if a.tokens is None else a.tokens
-        a.experts = 32 if a.experts is None else a.experts
-        sizes = {name: getattr(a, name) for name in ("ranks", "tokens", "hidden", "experts", "topk")}
-        check_layer(a.ranks, "ranks", a.experts, a.topk)
-        self._dtype, self._package, lacking = _elements(a.dtype)
-        self._args, self._row = a, int(a.hidden) * _DTYPES[self._dtype][0]
-        size = f"{a.tokens} x {a.hidden} {self._dtype}, top {a.topk} of {a.experts} experts, {a.ranks} ranks"
-        del sizes["tokens"]
-        facts = {**sizes, "dtype": self._dtype}
-        super().__init__(cases, [size, "memcpy takes turns", "rows and sums are compared", *lacking], facts, a.quick)
+        tokens, experts = args.tokens or 4096, args.experts or 32
+        check_layer(args.ranks, "ranks", experts, args.topk)
+        dtype, package, lacking = _elements(args.dtype)
+        size = f"{tokens} x {args.hidden} {dtype}, top {args.topk} of {experts} experts, {args.ranks} ranks"
+        self._layer = args.hidden, experts, args.topk, args.ranks
+        self._most, self._dtype, self._package = max(tokens, FEW), dtype, package
+        facts = {**dict(zip(("hidden", "experts", "topk", "ranks"), self._layer, strict=True)), "dtype": dtype}
+        cases = [replace(case, tokens=case.tokens or tokens, dtype=dtype) for case in pick(CASES, args.cases)]
+        how = [size, "memcpy takes turns", "rows and sums are compared", *lacking]
+        super().__init__(cases, how, facts, args.quick)
 
     def start(self) -> None:
-        a, row, tokens = self._args, self._row, max(self._args.tokens, FEW)
-        heap = _heap(a.ranks, tokens, row, 32 * a.topk + 64)
-        needed, free = (heap + row * tokens) * a.ranks, available_bytes()
+        hidden, _, topk, ranks = self._layer
+        self._row = hidden * _DTYPES[self._dtype][0]
+        heap = _heap(ranks, self._most, self._row, 32 * topk + 64)
+        needed, free = (heap + self._row * self._most) * ranks, available_bytes()
         if free and needed > free:
             raise Unavailable(f"this takes up to {needed >> 20} MiB of memory, {free >> 20} are free: fewer --tokens")
         if importlib.util.find_spec("numpy") is None:
             raise Unavailable("mori bench ep needs numpy (pip install numpy)")
-        from .ep_rank import EPRank
+        from .ep_rank import Rank, Setup
         from .ep_rows import Sizes
 
-        sizes = Sizes(tokens, a.hidden, a.experts, a.topk, a.ranks)
-        self._group = self.enter_context(Group(EPRank, a.ranks, heap, sizes, self._dtype, self._package))
+        setup = Setup(Sizes(self._most, *self._layer), self._most, self._dtype, self._package)
+        self._group = self.enter_context(Group(Rank, ranks, heap, setup))
 
     def plan(self, case: EPCase) -> tuple[str, Plan]:
-        n, rounds = FEW if case.few else self._args.tokens, int(case.times)
-        group, rows = self._group, sum(self._group.each("rows", n))
+        group = self._group
+        rows = sum(sent for sent, _ in group.each("prepare", case))
         moved = rows * self._row
 
-        def span(times: Sequence[Sequence[Times]]) -> float:
-            """Return the figure of the time from the first rank's begin to the last one's end."""
-            rounds = zip(*times, strict=True)
-            spans = [max(t.end for t in ranks) - min(t.begin for t in ranks) for ranks in rounds]
-            seconds: float = statistics.median(spans)
-            return moved / seconds / 1e9 if case.unit == "GB/s" else seconds * 1e6
+        def turn(method: str) -> float:
+            us = span_us(group, method)
+            return moved / us / 1e3 if case.unit == "GB/s" else us
 
-        def ours() -> float:
-            return span([times[case.kind] for times in group.each("turns", n, rounds, case.in_place)])
-
-        raws: dict[str, Turn] = {"memcpy": lambda: span(group.each("copies", n, rounds))}
-        extra: dict[str, object] = {"tokens": n, "rows": rows, "bytes": moved}
-        plan = Plan(ours, raws, verify=lambda: sum(group.each("wrong")), extra=extra)
-        return group.one(0, "paths")[-1], plan
+        raws: dict[str, Turn] = {"memcpy": partial(turn, "copies")}
+        extra: dict[str, object] = {"tokens": case.tokens, "rows": rows, "bytes": moved}
+        return group.one(0, "paths")[-1], Plan(
+            partial(turn, "sample"), raws, verify=lambda: sum(group.each("wrong")), extra=extra
+        )
 
 
 def _elements(wanted: str) -> tuple[str, str, list[str]]:
@@ -248,7 +239,7 @@ def gpu_ranks(
     if importlib.util.find_spec("numpy") is None or package == "numpy":
         wanted = " or ".join(_DTYPES["bfloat16"][1])
         raise Unavailable(f"calls of mori.ops on GPUs are measured with numpy, and {wanted}: install them")
-    from .ep_gpu_rank import GPUEPRank
+    from .ep_rank import Rank, Setup
     from .ep_rows import Sizes
 
     ranks, row, beside = len(numbers), 2 * hidden, 32 * topk + hidden // 8 + 256
@@ -257,13 +248,14 @@ def gpu_ranks(
     if hosts > 1:  # outgoing and incoming records, and rows on their way back
         heap += 2 * (hosts - 1) * (tokens * (row + beside) + 4 * MIB) + tokens * min(topk, ranks) * (row + beside)
     sizes, flush = Sizes(pool, hidden, experts, topk, ranks), MIB if quick else 2 * L2_BYTES
-    return Group(GPUEPRank, ranks, heap, list(numbers), sizes, tokens, package, flush, hosts)
+    return Group(Rank, ranks, heap, Setup(sizes, tokens, "bfloat16", package, tuple(numbers), flush, hosts))
 
 
-def slowest(group: Group, method: str) -> float:
-    """Return the slowest rank of each round, the median of the rounds."""
-    middle: float = statistics.median(map(max, zip(*group.each(method), strict=True)))
-    return middle
+def span_us(group: Group, method: str) -> float:
+    """Return the time from the first rank's begin to the last one's end, the median of the rounds."""
+    rounds = zip(*group.each(method), strict=True)
+    spans = (max(t.end for t in ranks) - min(t.begin for t in ranks) for ranks in rounds)
+    return float(statistics.median(spans)) * 1e6
 
 
 class GPUEP(Suite):
@@ -315,21 +307,21 @@ class GPUEP(Suite):
         if self._no_nccl:
             print(f"mori bench: no NCCL to compare with: {self._no_nccl}", file=sys.stderr)
 
-    def plan(self, case: GPUCase) -> tuple[str, Plan]:
+    def plan(self, case: EPCase) -> tuple[str, Plan]:
         if case.mode == "graph" and self._no_graphs:
             raise Unavailable(f"CUDA graphs: {self._no_graphs}")
         group = self._group
-        wire: int = max(group.each("prepare", case))
+        wire: int = max(wire for _, wire in group.each("prepare", case))
         host_us: list[float] = []
 
         def ours() -> float:
-            us = slowest(group, "sample")
+            us = span_us(group, "sample") / case.calls
             host_us.append(max(group.each("host_us")))
             return us
 
-        raws = {"memcpy": lambda: slowest(group, "copies")} if wire and self._hosts == 1 else {}
+        raws = {"memcpy": lambda: span_us(group, "copies") / case.calls} if wire and self._hosts == 1 else {}
         if not self._no_nccl and case.kind != "both":
-            raws["NCCL all_to_all"] = lambda: slowest(group, "nccl")
+            raws["NCCL all_to_all"] = lambda: span_us(group, "nccl") / case.calls
         extra: dict[str, object] = {
             "tokens": case.tokens,
             "dtype": case.dtype,

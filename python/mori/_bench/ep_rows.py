@@ -23,40 +23,18 @@ _MIN_PLACES = 1 << 16
 _CHUNK = 256  # rows compared at once
 
 
-class Elements:
-    """Makes and reads rows of one element type; numpy lacks some, ml_dtypes or torch has them."""
+# Arrays of the bits of elements, by their bytes.
+BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 
-    def __init__(self, name: str, package: str) -> None:
-        self._package = importlib.import_module(package)
-        self.dtype: Any = np.dtype(np.float32) if package == "numpy" else getattr(self._package, name)
-        self._torch = package == "torch"
-        self.size = int(self.dtype.itemsize if self._torch else np.dtype(self.dtype).itemsize)
-        self._bits = np.dtype({1: np.uint8, 2: np.uint16, 4: np.uint32}[self.size])
-        # torch has no unsigned types of that width.
-        self._torch_bits = {1: "uint8", 2: "int16", 4: "int32"}[self.size]
 
-    def encode(self, numbers: Array) -> Array:
-        """Return the bits of float32 numbers, rounded to the type."""
-        if self._torch:
-            return self.bits(self._package.from_numpy(numbers).to(self.dtype))
-        return numbers.astype(self.dtype).view(self._bits)
-
-    def wrap(self, bits: Array) -> Any:
-        """Return an array of the type over the same memory, as mori.ops takes it."""
-        if self._torch:
-            return self._package.from_numpy(bits.view(self._torch_bits)).view(self.dtype)
-        return bits.view(self.dtype)
-
-    def plain(self, array: Array) -> Any:
-        """Return an array of a common type as numpy or torch, like the rows."""
-        return self._package.from_numpy(array) if self._torch else array
-
-    def bits(self, array: Any) -> Array:
-        """Return the bits of an array of mori.ops, over the same memory."""
-        if self._torch:
-            array = array.view(getattr(self._package, self._torch_bits)).numpy()
-        seen: Array = array.view(self._bits)
-        return seen
+def encode(numbers: Array, dtype: str, package: str) -> Array:
+    """Return the bits of float32 numbers, rounded to an element type that numpy, ml_dtypes or torch has."""
+    module = importlib.import_module(package)
+    if package == "torch":
+        rounded: Array = module.from_numpy(numbers).to(getattr(module, dtype)).view(module.uint8).numpy()
+    else:
+        rounded = numbers.astype(getattr(module, dtype)).view(np.uint8)
+    return rounded.view(BITS[rounded.size // numbers.size])
 
 
 @dataclass(frozen=True)
@@ -73,14 +51,14 @@ class Sizes:
 class Layer:
     """Tokens and routing of all ranks. Skewed: an expert is chosen in proportion to 1 / number."""
 
-    def __init__(self, sizes: Sizes, elements: Elements, skewed: bool = False) -> None:
-        self.sizes, self.elements = sizes, elements
+    def __init__(self, sizes: Sizes, dtype: str, package: str, skewed: bool = False) -> None:
+        self.sizes = sizes
         self._likely = 1 / np.arange(1, sizes.experts + 1, dtype=np.float32) if skewed else None
         self._places = max(_MIN_PLACES, 1 << (sizes.ranks * sizes.tokens - 1).bit_length())
         text = np.random.default_rng(20_26).integers(-8, 9, self._places + sizes.hidden).astype(np.float32)
         multiples = range(sizes.ranks + 1)
         # 0 is added so that no zero is negative: a sum that starts at 0 has none.
-        encoded = [elements.encode(text * np.float32(k) + np.float32(0)) for k in multiples]
+        encoded = [encode(text * np.float32(k) + np.float32(0), dtype, package) for k in multiples]
         windows = np.lib.stride_tricks.sliding_window_view
         self._texts = [windows(text, sizes.hidden) for text in encoded]
         # The routing of a rank's first n tokens, and which of them go to which rank.

@@ -15,7 +15,7 @@ from mori import device
 
 from .._bench import gpus
 from .._bench.arguments import number, numbers
-from .._bench.ep import GPUCase, check_layer, gpu_case, gpu_ranks, layer_options, slowest
+from .._bench.ep import EPCase, check_layer, gpu_case, gpu_ranks, layer_options, span_us
 from .._bench.harness import Unavailable
 from .._bench.process import Group, RemoteError
 from .._bench.report import bar
@@ -67,9 +67,9 @@ def main(argv: list[str]) -> int:
     return 1
 
 
-def cases(tokens: Iterable[int], hidden: int, quick: bool) -> list[tuple[Rule, GPUCase]]:
+def cases(tokens: Iterable[int], hidden: int, quick: bool) -> list[tuple[Rule, EPCase]]:
     """Return an empty rule and a case for each call and number of tokens."""
-    more: dict[str, Any] = {"calls": 2, "rounds": 1} if quick else {}
+    more: dict[str, Any] = {"calls": 2, "times": 1} if quick else {}
     return [
         (Rule(name, hidden * size, n, 0, 0, 0.0, 0.0), replace(gpu_case(kind, n, dtype), **more))
         for n in tokens
@@ -115,7 +115,7 @@ def _tune(args: argparse.Namespace) -> int:
 
 
 def best(
-    group: Group, rule: Rule, case: GPUCase, launches: list[tuple[int, int]], tick: Callable[[], object]
+    group: Group, rule: Rule, case: EPCase, launches: list[tuple[int, int]], tick: Callable[[], object]
 ) -> Rule:
     """Return the rule with the best launch of a call, and call tick after each launch.
 
@@ -123,12 +123,12 @@ def best(
     """
     eager = any(group.each("why_no_graphs"))
     group.each("prepare", replace(case, mode="eager") if eager else case)
-    found = replace(rule, before=round(slowest(group, "sample"), 2), us=float("inf"))
+    found = replace(rule, before=round(span_us(group, "sample") / case.calls, 2), us=float("inf"))
     if wrong := sum(group.each("wrong")):
         raise Unavailable(f"{case.name}: {wrong} rows or sums are wrong")
     for blocks, warps in launches:
         group.each("relaunch", blocks, warps)
-        us = slowest(group, "sample")
+        us = span_us(group, "sample") / case.calls
         if us < found.us * _WORTH:
             found = replace(found, blocks=blocks, warps=warps, us=round(us, 2))
         tick()

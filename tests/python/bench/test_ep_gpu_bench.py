@@ -16,7 +16,7 @@ from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
 from mori._bench import ep as ep_cases
-from mori._bench.ep_rows import Elements, Layer, Sizes
+from mori._bench.ep_rows import Layer, Sizes, encode
 from mori._bench.raw.nccl import why_no_cuda
 from mori._tune import tables
 from mori._tune.ep import BLOCKS, CALLS, launches
@@ -140,7 +140,7 @@ def test_names_are_unique_and_say_what_is_measured() -> None:
 
 @pytest.fixture(scope="module")
 def layer() -> Layer:
-    return Layer(Sizes(64, 32, 16, 4, 2), Elements("bfloat16", "ml_dtypes"))
+    return Layer(Sizes(64, 32, 16, 4, 2), "bfloat16", "ml_dtypes")
 
 
 def test_wrong_rows_are_counted(layer: Layer) -> None:
@@ -159,9 +159,8 @@ def test_wrong_rows_are_counted(layer: Layer) -> None:
 def test_wrong_sums_are_counted(layer: Layer) -> None:
     n, first = 8, 24
     times = layer.goes(0, n).sum(1)
-    rows = layer.elements.encode(
-        np.stack([times[t] * np.asarray(layer.elements.wrap(layer.tokens(0)[first + t]), np.float32) for t in range(n)])
-    )
+    tokens = (layer.tokens(0)[first : first + n].astype(np.uint32) << 16).view(np.float32)
+    rows = encode(times[:, None].astype(np.float32) * tokens, "bfloat16", "ml_dtypes")
     assert layer.wrong_sums(0, rows, first) == 0
     rows[2, 0] ^= 0x40
     assert layer.wrong_sums(0, rows, first) == 1
@@ -170,7 +169,7 @@ def test_wrong_sums_are_counted(layer: Layer) -> None:
 
 def test_skewed_routing_prefers_the_first_experts() -> None:
     sizes = Sizes(64, 32, 256, 8, 2)
-    even, skewed = (Layer(sizes, Elements("bfloat16", "ml_dtypes"), is_skewed) for is_skewed in (False, True))
+    even, skewed = (Layer(sizes, "bfloat16", "ml_dtypes", is_skewed) for is_skewed in (False, True))
     shares = [(one.indices(0, 64) < 128).mean() for one in (even, skewed)]
     assert shares[0] == pytest.approx(0.5, abs=0.1)
     assert shares[1] > 0.75
