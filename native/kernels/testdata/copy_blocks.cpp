@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mori/device/poll.hpp"
+#include "threads.hpp"
 
 extern "C" void mori_io_copy_blocks(mori::io::CopyBlocksArgs args);
 
@@ -106,7 +107,7 @@ private:
             require(told, "the last block tells that all is done");
             require(std::equal(model_.begin(), model_.end(), target_.get()), "every byte is where it belongs");
         });
-        mori::device::cpu::launch(grid.blocks, grid.threads, [&] { mori_io_copy_blocks(args); });
+        launch(grid.blocks, grid.threads, [&] { mori_io_copy_blocks(args); });
         host.join();
         require(arrivals == 0, "the counter of blocks is ready for the next launch");
         std::fill_n(target_.get(), model_.size(), kUntouched);
@@ -172,7 +173,7 @@ void atomics() {
     uint64_t payload = 0;
     uint64_t flag = 0;
     uint64_t seen = 0;
-    cpu::launch(3, 8, [&] {
+    launch(3, 8, [&] {
         atomicAdd<Scope::device, Order::relaxed>(&sum, uint64_t(threadInBlock()));
         atomicCompareSwap<Scope::device, Order::acqRel>(&winner, 0u, blockInGrid() + 1);
         if (blockInGrid() == 0 && threadInBlock() == 0) {
@@ -194,7 +195,7 @@ void waitsThatGiveUp() {
     using namespace mori::device;
     uint64_t never = 5;
     WaitReport report{};
-    cpu::launch(1, 8, [&] {
+    launch(1, 8, [&] {
         if (!pollUntil(1'000'000, [&] { return atomicLoad<Scope::system, Order::relaxed>(&never) == 6; })) {
             reportWait(&report, &never, 6, 5, 1, threadInBlock());
         }

@@ -18,9 +18,9 @@ void lateRank() {
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
         args.rowBytes = shape.rowBytes, args.phases = kSend | kRecv, args.stamp = 7;
-        mori::device::cpu::launch(2, 4, [&] { mori_ep_dispatch(args); });
+        launch(2, 4, [&] { mori_ep_dispatch(args); });
         const uint64_t before = world.rank(r).progress.dispatches;
-        mori::device::cpu::launch(2, 4, [&] { mori_ep_dispatch(args); });  // ends at once
+        launch(2, 4, [&] { mori_ep_dispatch(args); });  // ends at once
         require(world.rank(r).progress.dispatches == before, "a broken op does nothing");
     });
     for (uint32_t r : {0u, 2u}) {
@@ -55,7 +55,7 @@ void lateInCombine(bool begins) {
         CombineArgs args{};
         args.op = &world.rank(r).op, args.input = rows.data(), args.given = shape.maxRecv, args.tokens = 16, args.hidden = 16;
         args.type = uint32_t(Number::bfloat16), args.transport = uint32_t(Transport::sent), args.phases = kSend | kRecv, args.stamp = 9;
-        mori::device::cpu::launch(2, 8, [&] { mori_ep_combine(args); });
+        launch(2, 8, [&] { mori_ep_combine(args); });
     });
     for (uint32_t r : {0u, 2u}) {
         require(world.rank(r).progress.fault == Fault::timeout && world.rank(r).progress.combines == 0, "a rank that does not come breaks the op");
@@ -83,14 +83,14 @@ void deadRank(std::mt19937& random) {
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = all[r].rows.data(), args.indices = all[r].indices.data();
         args.rowBytes = shape.rowBytes, args.tokens = all[r].count, args.phases = kSend | kRecv, args.stamp = 7;
-        mori::device::cpu::launch(2, 4, [&] { mori_ep_dispatch(args); });
+        launch(2, 4, [&] { mori_ep_dispatch(args); });
         CombineArgs back{};
         back.op = &world.rank(r).op, back.given = shape.maxRecv, back.tokens = all[r].count, back.hidden = 16;
         back.type = uint32_t(Number::bfloat16), back.phases = kSend | kRecv, back.stamp = 9;
-        mori::device::cpu::launch(2, 4, [&] { mori_ep_combine(back); });
+        launch(2, 4, [&] { mori_ep_combine(back); });
         const std::vector<unsigned char> rows(24 * 32 + 16);
         back.input = rows.data(), back.transport = uint32_t(Transport::sent);
-        mori::device::cpu::launch(2, 8, [&] { mori_ep_combine(back); });
+        launch(2, 8, [&] { mori_ep_combine(back); });
     });
     for (uint32_t r : {0u, 2u}) {
         require(uint64_t(world.rank(r).progress.most) * 32 >= 200, "rows are so many that they are sent");
@@ -108,7 +108,7 @@ void mismatch() {
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
         args.rowBytes = shape.rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.stamp = 7 + r;
-        mori::device::cpu::launch(1, 4, [&] { mori_ep_dispatch(args); });
+        launch(1, 4, [&] { mori_ep_dispatch(args); });
         require(world.rank(r).progress.fault == Fault::mismatch, "stamps that differ are found");
     });
 }

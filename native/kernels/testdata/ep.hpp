@@ -18,6 +18,7 @@
 
 #include "mori/device/number.hpp"
 #include "mori/device/poll.hpp"
+#include "threads.hpp"
 
 extern "C" void mori_ep_dispatch(mori::ep::DispatchArgs args);
 extern "C" void mori_ep_combine(mori::ep::CombineArgs args);
@@ -265,11 +266,11 @@ public:
     }
 
     virtual void runDispatch(uint32_t, const DispatchArgs& args, uint32_t blocks, uint32_t threads) {
-        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_dispatch(args); });
+        launch(blocks, threads, [&] { mori_ep_dispatch(args); });
     }
 
     virtual void runCombine(uint32_t, const CombineArgs& args, uint32_t blocks, uint32_t threads) {
-        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_combine(args); });
+        launch(blocks, threads, [&] { mori_ep_combine(args); });
     }
 
     Rank& rank(uint32_t r) { return ranks_[r]; }
@@ -350,7 +351,7 @@ private:
         std::vector<int32_t> counts(shape_.perRank), model(shape_.perRank);
         const auto* const indices = reinterpret_cast<const int32_t*>(base(r) + regions_.dispatchOutIndices);
         const CountLocalArgs args{&ranks_[r].received, indices, counts.data(), shape_.topk, r * shape_.perRank, shape_.perRank};
-        mori::device::cpu::launch(2, 4, [&] { mori_ep_count_local(args); });
+        launch(2, 4, [&] { mori_ep_count_local(args); });
         for (uint32_t i = 0; i < rows * shape_.topk; i++) {
             const int64_t local = int64_t(indices[i]) - int64_t(r) * shape_.perRank;
             if (local >= 0 && local < shape_.perRank) {

@@ -188,12 +188,12 @@ public:
     }
 
     void runDispatch(uint32_t r, const DispatchArgs& args, uint32_t blocks, uint32_t threads) override {
-        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_dispatch_hosts({args, &hosts_[r]}); });
+        launch(blocks, threads, [&] { mori_ep_dispatch_hosts({args, &hosts_[r]}); });
     }
 
     void runCombine(uint32_t r, const CombineArgs& args, uint32_t blocks, uint32_t threads) override {
         const bool sums = spread_.sums() && !replayed() && args.route == nullptr;
-        mori::device::cpu::launch(blocks, threads, [&] { (sums ? mori_ep_combine_forward : mori_ep_combine_hosts)({args, &hosts_[r]}); });
+        launch(blocks, threads, [&] { (sums ? mori_ep_combine_forward : mori_ep_combine_hosts)({args, &hosts_[r]}); });
     }
 
     Server& server(uint32_t r) { return *servers_[r]; }

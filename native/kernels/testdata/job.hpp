@@ -5,6 +5,7 @@
 
 #include "mori/shmem/device.hpp"
 #include "proxy_host.hpp"
+#include "threads.hpp"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,7 +59,7 @@ struct Job {
         for (auto& host : hosts) {
             host->start();
         }
-        mori::device::cpu::launch(kPes, kThreads, [&] {
+        launch(kPes, kThreads, [&] {
             internal::self = &states[blockInGrid()];
             kernel();
         });

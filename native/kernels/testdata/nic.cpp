@@ -4,6 +4,7 @@
 //
 //     nic [FIRST_SEED [SEEDS [SECONDS]]]      so long waits last at most
 #include "nic.hpp"
+#include "threads.hpp"
 
 #include MORI_NIC_KERNELS_FILE
 
@@ -20,7 +21,10 @@ constexpr bool kHasMasked = kFamily == Provider::mlx5;
 
 template <class Args>
 void launch(void (*kernel)(Args), const Args& args, uint32_t blocks = kBlocks, uint32_t threads = kThreads) {
-    mori::device::cpu::launch(blocks, threads, [&] { kernel(args); });
+    ::launch(blocks, threads, [&] {
+        stepState = 0;
+        kernel(args);
+    });
 }
 
 /// A NIC whose queue is in ordinary memory.

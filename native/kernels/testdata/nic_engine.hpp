@@ -18,8 +18,12 @@
 
 // Holds the device's threads, on the CPU, up where the order of what they do matters.
 inline std::atomic<uint64_t> stepSeed{1};
+inline thread_local uint64_t stepState = 0;  // 0: of the next seed
 inline void step() {
-    thread_local uint64_t state = stepSeed.fetch_add(0x9e3779b97f4a7c15) | 1;
+    uint64_t& state = stepState;
+    if (state == 0) {
+        state = stepSeed.fetch_add(0x9e3779b97f4a7c15) | 1;
+    }
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;

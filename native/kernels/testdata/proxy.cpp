@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "threads.hpp"
+
 using namespace mori::proxy;
 using mori::device::Order;
 using mori::device::Scope;
@@ -112,7 +114,7 @@ void manyPuts(bool each) {
         host->here[i] = char(i * 7 + i / 256);
     }
     Outcome outcome{};
-    mori::device::cpu::launch(2, 8, [&] { mori_proxy_put(&host->queue, 0, each, uint64_t(host->here), kBytes, kPosted, &outcome); });
+    launch(2, 8, [&] { mori_proxy_put(&host->queue, 0, each, uint64_t(host->here), kBytes, kPosted, &outcome); });
     require(outcome.failed == 0, "each put ends well");
     require(memcmp(host->here, host->there, sizeof host->here) == 0, "each byte has arrived");
     require(host->state.head == kPosted, "as many commands as there were puts");
@@ -123,7 +125,7 @@ void adds() {
     auto* const host = new Host;
     std::vector<uint32_t> seen(kPosted);
     Outcome outcome{};
-    mori::device::cpu::launch(2, 8, [&] { mori_proxy_add(&host->queue, 0, 0, 8, kPosted, seen.data(), &outcome); });
+    launch(2, 8, [&] { mori_proxy_add(&host->queue, 0, 0, 8, kPosted, seen.data(), &outcome); });
     require(outcome.failed == 0, "each add ends well");
     for (const uint32_t times : seen) {
         require(times == 1, "each value was there once");
@@ -139,7 +141,7 @@ void nobody() {
     host->thread = std::thread([] {});
     host->queue.waitLimit = 1'000'000;
     Outcome outcome{};
-    mori::device::cpu::launch(1, 4, [&] { mori_proxy_put(&host->queue, 0, 0, uint64_t(host->here), 8, 32, &outcome); });
+    launch(1, 4, [&] { mori_proxy_put(&host->queue, 0, 0, uint64_t(host->here), 8, 32, &outcome); });
     require(outcome.failed == 4, "each thread gives up");
     require(outcome.status == kTimeout || outcome.status == kStopped, "and says why");
     require(host->board.report.ready == 1 && host->board.report.seen == 0, "the first of them has reported");

@@ -13,6 +13,7 @@
 
 #include "mori/device/number.hpp"
 #include "mori/device/poll.hpp"
+#include "threads.hpp"
 
 extern "C" void mori_ep_place(mori::ep::PackArgs args);
 extern "C" void mori_ep_pack(mori::ep::PackArgs args);
@@ -68,8 +69,8 @@ public:
         args.counts = counts_.data(), args.info = info_.data(), args.slots = slots_.data(), args.rows = &noted;
         args.rowBytes = rowBytes_, args.maxRecv = c_.maxRecv, args.topk = c_.topk;
         args.firstExpert = c_.first, args.experts = c_.experts, args.room = c_.room;
-        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_place(args); });
-        mori::device::cpu::launch(blocks + 1, threads, [&] { mori_ep_pack(args); });
+        launch(blocks, threads, [&] { mori_ep_place(args); });
+        launch(blocks + 1, threads, [&] { mori_ep_pack(args); });
         const uint32_t valid = rows < 0 || uint32_t(rows) > c_.maxRecv ? 0 : uint32_t(rows);
         require(noted == int32_t(valid), "the number of rows is kept");
         check(valid, odd);
@@ -139,7 +140,7 @@ private:
         args.op = &op, args.packed = packed_.data() + odd, args.slots = slots_.data(), args.rows = noted;
         args.weights = weights_.data(), args.out = out_.data() + odd;
         args.topk = c_.topk, args.hidden = c_.hidden, args.type = uint32_t(c_.type);
-        mori::device::cpu::launch(blocks, threads, [&] { mori_ep_unpack(args); });
+        launch(blocks, threads, [&] { mori_ep_unpack(args); });
         for (uint32_t row = 0; row < rows; row++) {
             for (uint32_t e = 0; e < c_.hidden; e++) {
                 float want = 0;
@@ -188,11 +189,11 @@ void waitsForReaders() {
     UnpackArgs args{};
     args.op = &op, args.packed = &packed, args.slots = &slot, args.rows = &rows, args.weights = &weight, args.out = &out;
     args.topk = 1, args.hidden = 1, args.type = uint32_t(Number::float32), args.pulled = 1;
-    mori::device::cpu::launch(1, 8, [&] { mori_ep_unpack(args); });
+    launch(1, 8, [&] { mori_ep_unpack(args); });
     require(out == 7 && progress.fault == Fault::timeout && notice.wait.peer == 1, "a rank still reads");
     progress.fault = Fault::none;
     *flag(1) = uint64_t(5) << kStampBits;
-    mori::device::cpu::launch(1, 8, [&] { mori_ep_unpack(args); });
+    launch(1, 8, [&] { mori_ep_unpack(args); });
     require(out == 3, "all ranks have read");
 }
 
