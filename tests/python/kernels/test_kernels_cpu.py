@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -21,8 +23,30 @@ EP_HOSTS = [*EP, *(f"ep/{name}.cpp" for name in ("dispatch_hosts", "combine_host
 EP_HOSTS += ["testdata/nic_queue.cpp"]
 
 
-def run(*command: str) -> subprocess.CompletedProcess:
+def run(*command: str | Path) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=250)
+
+
+@pytest.fixture(scope="session")
+def objects(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of compiled sources, which the processes of pytest-xdist share."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "kernels_cpu"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def compiled(source: Path, flags: list[str], folder: Path) -> Path:
+    """Compile a source, or find it compiled with these flags: several programs have the same kernels."""
+    made = folder / f"{'_'.join(source.relative_to(KERNELS).parts)}{''.join(flags[-3:])}.o"
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            half = made.with_suffix(".half")
+            ended = run("g++", *flags, "-c", "-o", half, source)
+            assert ended.returncode == 0, ended.stderr
+            half.rename(made)
+    return made
 
 
 @pytest.mark.timeout(500)
@@ -41,15 +65,15 @@ def run(*command: str) -> subprocess.CompletedProcess:
     ],
 )
 @pytest.mark.parametrize("sanitizers", SANITIZERS)
-def test_on_threads(test: str, kernels: list[str], sanitizers: str, tmp_path: Path) -> None:
+def test_on_threads(test: str, kernels: list[str], sanitizers: str, objects: Path, tmp_path: Path) -> None:
     if shutil.which("g++") is None:
         cannot("clang", "g++ is not installed")
     program = tmp_path / "program"
     flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-g1", "-pthread", f"-I{ROOT / 'native' / 'include'}"]
     flags += [SANITIZERS[sanitizers], f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
-    sources = [str(KERNELS / "testdata" / test), *(str(KERNELS / kernel) for kernel in kernels)]
-    compiled = run("g++", *flags, "-o", str(program), *sources)
-    assert compiled.returncode == 0, compiled.stderr
-    ended = run(str(program))
+    parts = [compiled(KERNELS / source, flags, objects) for source in (f"testdata/{test}", *kernels)]
+    linked = run("g++", *flags, "-o", program, *parts)
+    assert linked.returncode == 0, linked.stderr
+    ended = run(program)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stdout == "all ran\n"
