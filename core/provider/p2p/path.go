@@ -54,7 +54,7 @@ func newDataPath(port pathbase.Port, peer *peerProcess, table *regions.Table, op
 	dp.ops.init(dp)
 	dp.grants.init(dp, table)
 	dp.orders.init(dp)
-	dp.server.path = dp
+	dp.server.init(dp)
 	dp.member = pathbase.Member{Path: dp, Conn: port, Given: &dp.grants.Given, Holds: dp.holds}
 	return dp
 }

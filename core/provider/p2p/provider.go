@@ -36,7 +36,10 @@ type Options struct {
 }
 
 // A Provider is the transport between memories of which one at least is a GPU's, within this host.
-type Provider struct{ opts Options }
+type Provider struct {
+	conn.Offer
+	opts Options
+}
 
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
@@ -53,35 +56,11 @@ func New(opts Options) *Provider {
 	if opts.releaseWait == 0 {
 		opts.releaseWait = pathbase.ReleaseWait
 	}
-	return &Provider{opts: opts}
-}
-
-// Name is "p2p".
-func (p *Provider) Name() string { return "p2p" }
-
-// Version is the provider's version and the API's.
-func (p *Provider) Version() (provider, api fabric.Version) {
-	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
-}
-
-func (p *Provider) info() fabric.Info {
-	return fabric.Info{
-		Provider:        "p2p",
-		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
-		FabricName:      "host",
-		DomainName:      "p2p",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapHMEM | fabric.CapLocalComm,
-		MRMode:          fabric.MRHMEM,
-		Order:           fabric.OrderSAS,
-		EPType:          fabric.EPMsg,
-		Limits:          limits(),
-	}
-}
-
-func limits() fabric.Limits {
-	l := conn.FillLimits(fabric.Limits{BestOp: bestOp})
+	p := &Provider{conn.NewOffer("p2p", "host", fabric.CapHMEM, fabric.Limits{BestOp: bestOp}), opts}
+	p.Info.MRMode = fabric.MRHMEM
+	l := &p.Info.Limits
 	l.BlockLimit = min(l.SegLimit, l.RSegLimit) // what no GPU copies goes by the stream as segments
-	return l
+	return p
 }
 
 // GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
@@ -90,7 +69,7 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if node != "" {
 		return nil, fmt.Errorf("p2p to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
 	}
-	msg := p.info()
+	msg := p.Info
 	if service != "" {
 		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
 	}
@@ -114,7 +93,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	}
 	domains := newDomains(&p.opts)
 	return conn.New(conn.Config{
-		Info:       p.info(),
+		Info:       p.Info,
 		Transport:  transport{},
 		Links:      1,
 		Logger:     p.opts.Log,

@@ -41,6 +41,15 @@ type servedOrder struct {
 	*order
 }
 
+func (s *server) init(dp *dataPath) {
+	s.path = dp
+	s.pending.New = func() *servedOrder {
+		o := &servedOrder{}
+		o.init(dp, o)
+		return o
+	}
+}
+
 // onOrder takes a frame of an order, and starts an order that is complete.
 func (s *server) onOrder(body []byte) error {
 	in, err := s.collect(body)
@@ -50,11 +59,7 @@ func (s *server) onOrder(body []byte) error {
 	if !s.gate.Enter() {
 		return nil // the connection is at its end, which the peer sees
 	}
-	o := s.pending.Spare()
-	if o == nil {
-		o = &servedOrder{}
-		o.init(s.path, o)
-	}
+	o := s.pending.Get()
 	o.order = in
 	s.pending.Add(o)
 	s.start(o, false)

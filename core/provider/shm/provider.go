@@ -52,6 +52,7 @@ func (o *Options) vm() vmCalls {
 
 // A Provider is the transport between processes of one host.
 type Provider struct {
+	conn.Offer
 	opts    Options
 	ptracer sync.Once
 }
@@ -68,34 +69,13 @@ func New(opts Options) *Provider {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	return &Provider{opts: opts}
-}
-
-// Name is "shm".
-func (p *Provider) Name() string { return "shm" }
-
-// Version is the provider's version and the API's.
-func (p *Provider) Version() (provider, api fabric.Version) {
-	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
-}
-
-func (p *Provider) info() fabric.Info {
-	return fabric.Info{
-		Provider:        "shm",
-		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
-		FabricName:      "host",
-		DomainName:      "shm",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm,
-		Order:           fabric.OrderSAS,
-		EPType:          fabric.EPMsg,
-		Limits:          conn.FillLimits(fabric.Limits{BestOp: bestOp}),
-	}
+	return &Provider{Offer: conn.NewOffer("shm", "host", 0, fabric.Limits{BestOp: bestOp}), opts: opts}
 }
 
 // GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
 // first. node is empty; service is the name to connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
-	msg := p.info()
+	msg := p.Info
 	if service != "" {
 		msg.Dest = fabric.Addr("@" + strings.TrimPrefix(service, "@"))
 	}
@@ -116,7 +96,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	p.ptracer.Do(p.allowPtrace)
 	domains := &domains{opts: &p.opts, open: make(map[*conn.Domain]*domain)}
 	return conn.New(conn.Config{
-		Info:       p.info(),
+		Info:       p.Info,
 		Transport:  transport{opts: &p.opts},
 		Links:      1,
 		Logger:     p.opts.Log,

@@ -53,6 +53,7 @@ const DefaultLinks = 4
 
 // A Provider is the fabric.Provider "tcp".
 type Provider struct {
+	conn.Offer
 	opts Options
 	pack conn.Compression
 }
@@ -75,33 +76,12 @@ func New(opts Options) *Provider {
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
 	}
-	p := &Provider{opts: opts}
+	limits := fabric.Limits{TxSize: opts.TxSize, RxSize: opts.RxSize, BestOp: bestOp}
+	p := &Provider{Offer: conn.NewOffer("tcp", "ip", fabric.CapRemoteComm, limits), opts: opts}
 	if opts.Compress {
 		p.pack = conn.CompressIfFaster
 	}
 	return p
-}
-
-// Name is "tcp".
-func (p *Provider) Name() string { return "tcp" }
-
-// Version is the provider's own version and the API's.
-func (p *Provider) Version() (provider, api fabric.Version) {
-	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
-}
-
-// info is what this provider offers, before hints, for connected endpoints.
-func (p *Provider) info() fabric.Info {
-	return fabric.Info{
-		Provider:        p.Name(),
-		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
-		FabricName:      "ip",
-		DomainName:      "tcp",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
-		Order:           fabric.OrderSAS,
-		EPType:          fabric.EPMsg,
-		Limits:          conn.FillLimits(fabric.Limits{TxSize: p.opts.TxSize, RxSize: p.opts.RxSize, BestOp: bestOp}),
-	}
 }
 
 // bestOp is the length at which a large transfer is cut.
@@ -110,7 +90,7 @@ const bestOp = 1 << 20
 // GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first; see
 // fabric.Provider. No name is looked up.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
-	msg := p.info()
+	msg := p.Info
 	if node != "" || service != "" {
 		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
@@ -125,7 +105,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	if in != nil && in.Provider != "" && in.Provider != p.Name() {
 		return nil, fmt.Errorf("open %s as tcp: %w", in.Provider, fabric.ErrNoData)
 	}
-	cfg := conn.Config{Info: p.info(), Transport: p.sockets(), Links: p.opts.Links, Checksum: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
+	cfg := conn.Config{Info: p.Info, Transport: p.sockets(), Links: p.opts.Links, Checksum: p.opts.Sums, Logger: p.opts.Logger, CheckAddr: inet.CheckAddr,
 		Compress: p.pack, Decompress: true, Compressed: p.opts.Packed, Rate: rate}
 	return conn.New(cfg)
 }

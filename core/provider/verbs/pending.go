@@ -33,6 +33,11 @@ type ops struct {
 func (s *ops) init(dp *dataPath) {
 	s.Init(dp.port, "verbs")
 	s.path = dp
+	s.pending.New = func() *pendingOp {
+		o := &pendingOp{}
+		o.path, o.owner = dp, o
+		return o
+	}
 }
 
 // add makes an op pending. After Stop it finishes the op and returns nil.
@@ -40,11 +45,7 @@ func (s *ops) add(t conn.Ticket, op *fabric.Op) *pendingOp {
 	if !s.Admit(t) {
 		return nil
 	}
-	o := s.pending.Spare()
-	if o == nil {
-		o = &pendingOp{}
-		o.path, o.owner = s.path, o
-	}
+	o := s.pending.Get()
 	o.ticket, o.op = t, op
 	s.pending.Add(o)
 	return o

@@ -38,7 +38,10 @@ type Options struct {
 const bestOp = 4 << 20
 
 // A Provider is the fabric.Provider "verbs".
-type Provider struct{ opts Options }
+type Provider struct {
+	conn.Offer
+	opts Options
+}
 
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
@@ -61,34 +64,13 @@ func New(opts Options) *Provider {
 	if opts.setupWait == 0 {
 		opts.setupWait = usualSetupWait
 	}
-	return &Provider{opts: opts}
-}
-
-// Name is "verbs".
-func (p *Provider) Name() string { return "verbs" }
-
-// Version is the provider's own version and the API's.
-func (p *Provider) Version() (provider, api fabric.Version) {
-	return fabric.Version{Major: 1, Minor: 0}, fabric.APIVersion
-}
-
-func (p *Provider) info() fabric.Info {
-	return fabric.Info{
-		Provider:        p.Name(),
-		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
-		FabricName:      "rdma",
-		DomainName:      "verbs",
-		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | fabric.CapRemoteComm,
-		Order:           fabric.OrderSAS,
-		EPType:          fabric.EPMsg,
-		Limits:          conn.FillLimits(fabric.Limits{BestOp: bestOp}),
-	}
+	return &Provider{conn.NewOffer("verbs", "rdma", fabric.CapRemoteComm, fabric.Limits{BestOp: bestOp}), opts}
 }
 
 // GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first, if the
 // library is there and a device is active. No name is looked up.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
-	msg := p.info()
+	msg := p.Info
 	if node != "" || service != "" {
 		msg.Dest = fabric.Addr(net.JoinHostPort(node, service))
 	}
@@ -152,7 +134,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	}
 	ds := newDomains(&p.opts, s, nics)
 	f, err := conn.New(conn.Config{
-		Info:       p.info(),
+		Info:       p.Info,
 		Transport:  sockets{inet.Sockets{Provider: p.Name(), UserTimeout: inet.DefaultUserTimeout, TLS: p.opts.TLS, Logger: p.opts.Log}},
 		Links:      1,
 		Logger:     p.opts.Log,

@@ -46,7 +46,7 @@ func newSpeaker(tb testing.TB) *speaker {
 	s := &speaker{end: &end{ctx: ctx, log: &logBuffer{}}, came: make(chan frame, 64), over: make(chan struct{})}
 	tcp := inet.Sockets{Provider: "verbs", UserTimeout: inet.DefaultUserTimeout, Logger: quiet}
 	fab, err := conn.New(conn.Config{
-		Info: (&Provider{}).info(), Transport: sockets{tcp}, Links: 1, Logger: quiet,
+		Info: New(Options{}).Info, Transport: sockets{tcp}, Links: 1, Logger: quiet,
 		Attach: func(p conn.Port, _ any) (conn.DataPath, error) {
 			s.port = p
 			return mouth{s}, nil

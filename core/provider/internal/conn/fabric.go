@@ -129,6 +129,32 @@ func (f *Fabric) Close() error {
 	return err
 }
 
+// An Offer is what a provider over this package offers for connected endpoints. The provider embeds
+// it.
+type Offer struct{ Info fabric.Info }
+
+// NewOffer makes the offer of a provider, with what all of them can do beside caps.
+func NewOffer(name, fabricName string, caps fabric.Caps, limits fabric.Limits) Offer {
+	return Offer{fabric.Info{
+		Provider:        name,
+		ProviderVersion: fabric.Version{Major: 1, Minor: 0},
+		FabricName:      fabricName,
+		DomainName:      name,
+		Caps:            fabric.CapMSG | fabric.CapRMA | fabric.CapAtomic | fabric.CapLocalComm | caps,
+		Order:           fabric.OrderSAS,
+		EPType:          fabric.EPMsg,
+		Limits:          FillLimits(limits),
+	}}
+}
+
+// Name is the provider's name.
+func (o *Offer) Name() string { return o.Info.Provider }
+
+// Version is the provider's own version and the API's.
+func (o *Offer) Version() (provider, api fabric.Version) {
+	return o.Info.ProviderVersion, fabric.APIVersion
+}
+
 // OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened.
 // Where there conclusively is no GPU the error, which wraps fabric.ErrNoData, says why.
 func OfferDevice(offer, hints *fabric.Info) error {

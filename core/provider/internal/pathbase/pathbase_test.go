@@ -15,9 +15,10 @@ import (
 )
 
 func TestPending(t *testing.T) {
-	var p Pending[int]
-	if p.Spare() != nil {
-		t.Error("a new one has a spare op")
+	made := 0
+	p := Pending[int]{New: func() *int { made++; return new(int) }}
+	if p.Get() == nil || made != 1 {
+		t.Errorf("made %d ops, want one", made)
 	}
 	ops := make([]int, keep+1)
 	for i := range ops {
@@ -37,7 +38,7 @@ func TestPending(t *testing.T) {
 		p.Recycle(&ops[i])
 	}
 	spare := 0
-	for p.Spare() != nil {
+	for p.Get(); made == 1; p.Get() {
 		spare++
 	}
 	if p.Len() != 0 || spare != keep {

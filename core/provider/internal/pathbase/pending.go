@@ -9,13 +9,22 @@ const keep = 64
 
 // A Pending has the pending ops of a data path, of the path's own type Op, and some that ended.
 type Pending[Op any] struct {
+	New func() *Op
+
 	mu    sync.Mutex // protects what follows
 	live  map[*Op]struct{}
 	spare []*Op
 }
 
-// Spare returns an op that ended, or nil.
-func (p *Pending[Op]) Spare() *Op {
+// Get returns an op that ended, or a new one. It is not pending yet.
+func (p *Pending[Op]) Get() *Op {
+	if op := p.reuse(); op != nil {
+		return op
+	}
+	return p.New()
+}
+
+func (p *Pending[Op]) reuse() *Op {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := len(p.spare)
@@ -44,7 +53,7 @@ func (p *Pending[Op]) Remove(op *Op) {
 	delete(p.live, op)
 }
 
-// Recycle removes op and keeps it for Spare, unless there are enough. The caller has cleared it and
+// Recycle removes op and keeps it for Get, unless there are enough. The caller has cleared it and
 // must not use it any more.
 func (p *Pending[Op]) Recycle(op *Op) {
 	p.mu.Lock()
