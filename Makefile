@@ -67,8 +67,9 @@ lint: dev ## gofmt, go vet, staticcheck, ruff, mypy, Markdown, retired words
 	$(PY) tools/markdown.py
 	$(PY) tools/words.py python tools
 
-generate: ## write the files that are made from others: type stubs, version
+generate: ## write the files that are made from others: type stubs, version, layouts shared with kernels
 	go run ./tools/stubgen
+	go run ./tools/abigen
 
 kernels: ## compile the GPU kernels of native/kernels for NVIDIA and AMD; wants clang-19 and lld-19
 	@python=$$(PYTHON="$(PYTHON)" tools/find-python) && $$python tools/kernels.py

@@ -5,7 +5,6 @@ package shmem
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/memory"
+	"mori/native/abi"
 	"mori/native/gpu/gputest"
 	"mori/shmem/internal/arena"
 )
@@ -25,7 +25,7 @@ import (
 // putByQueue has a kernel put n bytes of the heap to the same place of PE pe by the queue of
 // Remote, piece by piece.
 func putByQueue(w *World, at, n uint64, pe int) (err error) {
-	const piece, outcomeBytes = 1000, 24
+	const piece = 1000
 	queue, ok := w.Remote()
 	if !ok {
 		return fmt.Errorf("PE %d has no queue: %w", w.pes.Me, w.RemoteErr(pe))
@@ -45,20 +45,20 @@ func putByQueue(w *World, at, n uint64, pe int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	told, err := d.AllocHost(outcomeBytes)
+	told, err := d.AllocHost(abi.ProxyPutOutcomeBytes)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, told.Close()) }()
-	out := memory.Bytes(told.Addr(), outcomeBytes)
-	clear(out)
+	out := &memory.Slice[abi.ProxyPutOutcome](told.Addr(), 1)[0]
+	*out = abi.ProxyPutOutcome{}
 	var args device.Args
 	args.Uint64(queue).Uint32(uint32(pe)).Uint32(0).Uint64(at).Uint64(piece).Uint64(n / piece).Uint64(told.DeviceAddr())
 	if err := errors.Join(f.Launch(s, device.Grid{Blocks: [3]uint32{2}, Threads: [3]uint32{32}}, &args), w.gpu.Wait(s)); err != nil {
 		return err
 	}
-	if failed := binary.LittleEndian.Uint64(out[8:]); failed != 0 {
-		return fmt.Errorf("%d waits failed, one with status %#x", failed, binary.LittleEndian.Uint32(out[16:]))
+	if out.Failed != 0 {
+		return fmt.Errorf("%d waits failed, one with status %#x", out.Failed, out.Status)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ package device
 import (
 	"errors"
 	"sync"
+
+	"mori/native/abi"
 )
 
 // copyKernels has the kernel that copies segments, once for each device that has a Copier.
@@ -28,7 +30,7 @@ type copyKernel struct {
 // segments, 512 threads copy through registers.
 const (
 	bulkThreads, plainThreads = 256, 512
-	bulkShared                = bulkThreads / 32 * (256 + 8*2048)
+	bulkShared                = bulkThreads / 32 * (abi.StreamHeadBytes + abi.StreamStages*2048)
 	shortSegment              = 4096
 	usualBlocks, mostBlocks   = 32, 64
 	bytesOfBlock              = 64 << 10 // a grid that is larger than its work costs: every warp reads the list over PCIe

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"mori/core/internal/sys"
+	"mori/native/abi"
 )
 
 const (
-	segmentBytes  = 32  // struct Segment of mori/io/copy_blocks.hpp
 	leastSegments = 256 // that a list has room for
 	wordBytes     = 64  // a word that the host looks at has a line of its own
 	patience      = time.Second
@@ -133,18 +133,18 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 	if err := s.room(count); err != nil {
 		return err
 	}
-	words := sys.Slice[uint64](s.list.Addr(), count*segmentBytes/8)
-	before := uint64(0)
+	list := sys.Slice[abi.IOSegment](s.list.Addr(), count)
+	n, before := 0, uint64(0)
 	for i := range segs {
 		g := &segs[i]
 		if g.Bytes == 0 {
 			continue
 		}
-		words[0], words[1], words[2], words[3] = g.Dst, g.Src, g.Bytes, before
-		words = words[4:]
+		list[n] = abi.IOSegment{Destination: g.Dst, Source: g.Src, Bytes: g.Bytes, Before: before}
+		n++
 		before += g.Bytes
 	}
-	return s.fire(launch{list: s.list.DeviceAddr()}, count, total)
+	return s.fire(abi.IOCopyBlocksArgs{List: s.list.DeviceAddr()}, count, total)
 }
 
 // startBlocks launches the kernel on two rows of offsets: where blocks go, and where they come
@@ -157,7 +157,8 @@ func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
 	words := sys.Slice[uint64](s.list.Addr(), 2*n)
 	copy(words, b.DstOffsets)
 	copy(words[n:], b.SrcOffsets)
-	return s.fire(launch{list: s.list.DeviceAddr(), block: CopySegment{b.Dst, b.Src, b.Bytes}}, n, total)
+	args := abi.IOCopyBlocksArgs{List: s.list.DeviceAddr(), BlockBytes: b.Bytes, Destination: b.Dst, Source: b.Src}
+	return s.fire(args, n, total)
 }
 
 // startOne launches a copy of one segment, which goes along with the launch: no list is read over
@@ -166,23 +167,16 @@ func (s *copySlot) startOne(seg CopySegment) error {
 	if err := s.room(1); err != nil {
 		return err
 	}
-	return s.fire(launch{one: seg}, 1, seg.Bytes)
+	one := abi.IOSegment{Destination: seg.Dst, Source: seg.Src, Bytes: seg.Bytes}
+	return s.fire(abi.IOCopyBlocksArgs{One: one}, 1, seg.Bytes)
 }
 
-// A launch is what struct CopyBlocksArgs of mori/io/copy_blocks.hpp says of the memory.
-type launch struct {
-	list  uint64      // where the kernel reads segments, or offsets if block has bytes
-	one   CopySegment // without a list
-	block CopySegment // what offsets count from, and the size of each block
-}
-
-// fire launches the kernel.
-func (s *copySlot) fire(l launch, count int, total uint64) error {
+// fire launches the kernel. The caller has said where the segments are.
+func (s *copySlot) fire(a abi.IOCopyBlocksArgs, count int, total uint64) error {
 	sys.Store64(s.word, 0)
-	args := s.args.Reset().Uint64(l.list).Uint64(uint64(count)).Uint64(total).Uint64(s.count.Addr())
-	args.Uint64(s.word - s.list.Addr() + s.list.DeviceAddr()).Uint64(s.turn)
-	args.Uint64(l.one.Dst).Uint64(l.one.Src).Uint64(l.one.Bytes).Uint64(0)
-	args.Uint64(l.block.Bytes).Uint64(l.block.Dst).Uint64(l.block.Src)
+	a.Count, a.Total, a.Arrivals = uint64(count), total, s.count.Addr()
+	a.Completion, a.CompletionValue = s.word-s.list.Addr()+s.list.DeviceAddr(), s.turn
+	args := s.args.Reset().Struct(abi.Bytes(&a), 8)
 	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
 }
 
@@ -198,10 +192,10 @@ func (s *copySlot) room(n int) error {
 		}
 		s.count = count
 	}
-	if s.list != nil && s.list.Bytes() >= uint64(n)*segmentBytes+wordBytes {
+	if s.list != nil && s.list.Bytes() >= uint64(n)*abi.IOSegmentBytes+wordBytes {
 		return nil
 	}
-	size := uint64(1) << bits.Len(uint(max(n, leastSegments)-1)) * segmentBytes
+	size := uint64(1) << bits.Len(uint(max(n, leastSegments)-1)) * abi.IOSegmentBytes
 	list, err := s.copier.dev.AllocHost(size + wordBytes)
 	if err != nil {
 		return err

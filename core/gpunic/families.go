@@ -10,13 +10,14 @@ import (
 	"mori/core/gpunic/bnxt"
 	"mori/core/gpunic/ionic"
 	"mori/core/gpunic/mlx5"
+	"mori/native/abi"
 )
 
 // A family is what the queues of one vendor's NICs have that the host must know.
 type family struct {
 	name     string // after the colon of an emulated NIC's name
 	module   string // the file of its kernels, without suffix
-	provider uint32 // its number in device code
+	provider abi.NICProvider
 	emulated string // emu.Options.Family
 
 	// blocksLog is log2 of the 64-byte blocks that the memory of 1<<log entries takes.
@@ -24,29 +25,29 @@ type family struct {
 
 	// annex completes what kernels know of a queue, whose ring begins at view.SQ; nil where
 	// kernels need no annex.
-	annex func(q *mlx5.Queue, view *mlx5.QueueView) mlx5.AnnexView
+	annex func(q *mlx5.Queue, view *abi.NICQueue) abi.NICAnnex
 }
 
 var families = []family{
-	{name: "mlx5", module: "nic_mlx5", provider: mlx5.ProviderMLX5, blocksLog: sameLog},
-	{name: "bnxt", module: "nic_bnxt", provider: mlx5.ProviderBnxt, emulated: "bnxt", annex: bnxtAnnex,
+	{name: "mlx5", module: "nic_mlx5", provider: abi.NICProviderMLX5, blocksLog: sameLog},
+	{name: "bnxt", module: "nic_bnxt", provider: abi.NICProviderBnxt, emulated: "bnxt", annex: bnxtAnnex,
 		// An entry takes two blocks, and the table of packet numbers behind the ring the rest of four.
 		blocksLog: func(log uint32) uint32 { return log + 2 }},
-	{name: "ionic1", module: "nic_ionic", provider: mlx5.ProviderIonic, emulated: "ionic1", annex: ionicAnnex(ionic.Version1), blocksLog: sameLog},
-	{name: "ionic2", module: "nic_ionic", provider: mlx5.ProviderIonic, emulated: "ionic2", annex: ionicAnnex(ionic.Version2), blocksLog: sameLog},
+	{name: "ionic1", module: "nic_ionic", provider: abi.NICProviderIonic, emulated: "ionic1", annex: ionicAnnex(ionic.Version1), blocksLog: sameLog},
+	{name: "ionic2", module: "nic_ionic", provider: abi.NICProviderIonic, emulated: "ionic2", annex: ionicAnnex(ionic.Version2), blocksLog: sameLog},
 }
 
 func sameLog(log uint32) uint32 { return log }
 
-func bnxtAnnex(q *mlx5.Queue, view *mlx5.QueueView) mlx5.AnnexView {
-	return mlx5.AnnexView{
+func bnxtAnnex(q *mlx5.Queue, view *abi.NICQueue) abi.NICAnnex {
+	return abi.NICAnnex{
 		CQN: q.CQN(), Spare: 1, Version: 1, MSN: view.SQ + bnxt.EntryBytes<<view.SQLog, PSN: uint64(q.End().PSN),
 	}
 }
 
-func ionicAnnex(v ionic.Version) func(*mlx5.Queue, *mlx5.QueueView) mlx5.AnnexView {
-	return func(q *mlx5.Queue, _ *mlx5.QueueView) mlx5.AnnexView {
-		return mlx5.AnnexView{CQN: q.CQN(), Spare: 1, Version: uint32(v)}
+func ionicAnnex(v ionic.Version) func(*mlx5.Queue, *abi.NICQueue) abi.NICAnnex {
+	return func(q *mlx5.Queue, _ *abi.NICQueue) abi.NICAnnex {
+		return abi.NICAnnex{CQN: q.CQN(), Spare: 1, Version: uint32(v)}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 )
 
 // hostEnvironment is an Environment whose kernels run on the CPU. It counts what is not freed.
@@ -61,13 +62,13 @@ func TestQueuesOfEachFamily(t *testing.T) {
 			if err := q.Connect(q.End()[1:]); !errors.Is(err, mlx5.ErrFormat) {
 				t.Errorf("connect to an end that is cut short: %v", err)
 			}
-			var view mlx5.QueueView
+			var view abi.NICQueue
 			b := q.View()
-			view.Parse(b)
-			if view.SQLog != 3 || view.Provider != f.provider || view.QPN != q.QPN() {
+			copy(abi.Bytes(&view), b)
+			if view.SQLog != 3 || view.Provider != uint32(f.provider) || view.QPN != q.QPN() {
 				t.Errorf("view %+v", view)
 			}
-			if want := f.annex != nil; len(b) > mlx5.QueueViewBytes != want {
+			if want := f.annex != nil; len(b) > abi.NICQueueBytes != want {
 				t.Errorf("a view of %d bytes", len(b))
 			}
 			_, err = n.NewQueue(QueueConfig{Log: 3, ReceivesLog: 2})

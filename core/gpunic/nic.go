@@ -9,6 +9,7 @@ import (
 	"mori/core/gpunic/emu"
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/dv"
+	"mori/native/abi"
 	native "mori/native/nic"
 )
 
@@ -82,7 +83,7 @@ func (n *NIC) later(f func() error) { n.undo = append(n.undo, f) }
 func (n *NIC) Name() string { return n.name }
 
 // Provider returns the number that device code has for this NIC's family.
-func (n *NIC) Provider() uint32 { return n.family.provider }
+func (n *NIC) Provider() abi.NICProvider { return n.family.provider }
 
 // Info describes the NIC and its ports as they were when it was opened.
 func (n *NIC) Info() mlx5.Info { return n.device.Info() }
@@ -100,11 +101,11 @@ func (n *NIC) StatusErr(status uint64) error {
 
 // Register makes n bytes at addr known to the NIC until Close. The caller keeps the memory mapped
 // until then.
-func (n *NIC) Register(addr, bytes uint64, access mlx5.Access) (mlx5.MemoryView, error) {
+func (n *NIC) Register(addr, bytes uint64, access mlx5.Access) (abi.NICMemory, error) {
 	if n.emulated != nil {
 		w, err := n.env.Window(addr, bytes)
 		if err != nil {
-			return mlx5.MemoryView{}, err
+			return abi.NICMemory{}, err
 		}
 		if w != nil {
 			n.windows = append(n.windows, w)
@@ -113,7 +114,7 @@ func (n *NIC) Register(addr, bytes uint64, access mlx5.Access) (mlx5.MemoryView,
 	}
 	r, err := n.device.Register(addr, bytes, access)
 	if err != nil {
-		return mlx5.MemoryView{}, err
+		return abi.NICMemory{}, err
 	}
 	n.later(r.Close)
 	return r.View(), nil

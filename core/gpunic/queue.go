@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"mori/core/gpunic/mlx5"
+	"mori/native/abi"
 )
 
 // emulatedAckTimeout is 2.1 s (4.096 us << 19). An emulated NIC loses nothing, but its threads wait
@@ -78,16 +79,11 @@ func (q *Queue) View() []byte {
 	v := q.queue.View()
 	annex := q.nic.family.annex
 	if annex == nil {
-		b := make([]byte, mlx5.QueueViewBytes)
-		v.Put(b)
-		return b
+		return abi.Bytes(&v)
 	}
-	v.SQLog, v.DBR, v.Provider = q.log, 0, q.nic.family.provider
+	v.SQLog, v.DBR, v.Provider = q.log, 0, uint32(q.nic.family.provider)
 	a := annex(q.queue, &v)
-	b := make([]byte, mlx5.QueueViewBytes+mlx5.AnnexViewBytes)
-	v.Put(b)
-	a.Put(b[mlx5.QueueViewBytes:])
-	return b
+	return append(abi.Bytes(&v), abi.Bytes(&a)...)
 }
 
 // ReceiveView returns where the receive queue lies, in the host's addresses; all zero without one.

@@ -141,10 +141,8 @@ func (g *gpu) run(ctx context.Context, k kernel) error {
 	if f == nil {
 		return fmt.Errorf("kernel %s was not prepared: %w", k.function, ErrOrder)
 	}
-	var args device.Args
-	args.Struct(k.args, 8)
 	return g.onStream(ctx, func(s *device.Stream) error {
-		return f.Launch(s, device.Grid{Blocks: [3]uint32{max(k.blocks, 1)}, Threads: [3]uint32{k.threads}}, &args)
+		return f.Launch(s, device.Grid{Blocks: [3]uint32{max(k.blocks, 1)}, Threads: [3]uint32{k.threads}}, k.args)
 	})
 }
 

@@ -5,15 +5,16 @@ package interchange
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/gpunic"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 	kernels "mori/native/proxy"
 )
@@ -143,8 +144,9 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 		}
 		return l.port.Puts(ctx, l.peer, l.local[0], p.Bytes, int(p.Count), window)
 	}
-	args := words(l.queue.Device(), uint64(one(p.Each))<<32, l.local[0].Addr, p.Bytes, p.Count, l.words.addr+outcomeAt)
-	found, err := p.run(ctx, s.place, putKernel, args, l.words.addr+outcomeAt, func(g kernels.Grid) kernels.Outcome {
+	args := new(device.Args).Uint64(l.queue.Device()).Uint32(0).Uint32(one(p.Each))
+	args.Uint64(l.local[0].Addr).Uint64(p.Bytes).Uint64(p.Count).Uint64(l.words.addr + outcomeAt)
+	found, err := p.run(ctx, s.place, putKernel, args, l.words.addr+outcomeAt, func(g kernels.Grid) abi.ProxyPutOutcome {
 		return kernels.Put(g, l.queue.Device(), 0, p.Each, l.local[0].Addr, p.Bytes, p.Count)
 	})
 	if err == nil && found.Failed != 0 {
@@ -154,9 +156,9 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 }
 
 // run runs one of the kernels of putModule, which report at an address of host memory.
-func (p *Puts) run(ctx context.Context, at place, name string, args []byte, report uint64, onCPU func(kernels.Grid) kernels.Outcome) (found kernels.Outcome, err error) {
-	b := sys.Bytes(report, kernels.OutcomeBytes)
-	clear(b)
+func (p *Puts) run(ctx context.Context, at place, name string, args *device.Args, report uint64, onCPU func(kernels.Grid) abi.ProxyPutOutcome) (found abi.ProxyPutOutcome, err error) {
+	reported := &sys.Slice[abi.ProxyPutOutcome](report, 1)[0]
+	*reported = abi.ProxyPutOutcome{}
 	err = at.run(ctx, kernel{function: name, args: args, blocks: p.Blocks, threads: p.Threads, onCPU: func() error {
 		if p.Threads > 1 && p.Threads%nic.WarpThreads != 0 || p.Threads*p.Blocks > nic.MostThreads {
 			return fmt.Errorf("%d blocks of %d threads on the CPU: %w", p.Blocks, p.Threads, fabric.ErrInvalid)
@@ -165,26 +167,24 @@ func (p *Puts) run(ctx context.Context, at place, name string, args []byte, repo
 		return nil
 	}})
 	if _, ok := at.(*gpu); ok {
-		found = kernels.ParseOutcome(b)
+		found = *reported
 	}
 	return found, err
 }
 
 // byNIC posts a list of writes.
 func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err error) {
-	list, err := l.place.words(p.Count * nic.WorkBytes)
+	list, err := l.place.words(p.Count * abi.NICWorkBytes)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, list.close()) }()
-	mine := l.mine
-	var b []byte
-	for k := range p.Count {
-		w := nic.Work{Kind: nic.Write, Local: mine.Addr + k*p.Bytes, LKey: mine.LKey, Remote: l.peer.Addr + k*p.Bytes, RKey: l.peer.RKey, Bytes: p.Bytes}
-		b = w.Append(b)
+	work, mine := sys.Slice[abi.NICWork](list.addr, int(p.Count)), l.mine
+	for i := range work {
+		at := uint64(i) * p.Bytes
+		work[i] = abi.NICWork{Kind: abi.NICKindWrite, Local: mine.Addr + at, LKey: mine.LKey, Remote: l.peer.Addr + at, RKey: l.peer.RKey, Bytes: p.Bytes}
 	}
-	copy(sys.Bytes(list.addr, len(b)), b)
-	post := nic.Post{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Work: list.addr, Count: p.Count, Posters: nic.Threads, Window: one(p.Each)}
+	post := nic.Post{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Work: list.addr, Count: p.Count, Posters: abi.NICPostersThread, Window: one(p.Each)}
 	found, err := l.launch(ctx, post, nic.Grid{Blocks: p.Blocks, Threads: p.Threads})
 	return time.Duration(found.Nanoseconds), err
 }
@@ -218,8 +218,9 @@ func (p *Puts) stores(ctx context.Context, all uint64) (_ time.Duration, err err
 	if err = errors.Join(places[0].reach(places[1]), places[0].prepare(putModule, storeName)); err != nil {
 		return 0, err
 	}
-	args := words(data[1].addr, uint64(one(p.Each)), data[0].addr, p.Bytes, p.Count, report.addr)
-	found, err := p.run(ctx, places[0], storeName, args, report.addr, func(g kernels.Grid) kernels.Outcome {
+	args := new(device.Args).Uint64(data[1].addr).Uint32(one(p.Each)).Uint64(data[0].addr)
+	args.Uint64(p.Bytes).Uint64(p.Count).Uint64(report.addr)
+	found, err := p.run(ctx, places[0], storeName, args, report.addr, func(g kernels.Grid) abi.ProxyPutOutcome {
 		return kernels.Store(g, data[1].addr, p.Each, data[0].addr, p.Bytes, p.Count)
 	})
 	if err != nil {
@@ -237,13 +238,6 @@ func one(yes bool) uint32 {
 		return 1
 	}
 	return 0
-}
-
-func words(all ...uint64) (b []byte) {
-	for _, v := range all {
-		b = binary.LittleEndian.AppendUint64(b, v)
-	}
-	return b
 }
 
 // pattern has a byte for each place that identifies the place.

@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/gpunic"
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	kernels "mori/native/nic"
 )
 
@@ -24,11 +26,11 @@ type nicLink struct {
 
 	nic      *gpunic.NIC
 	queue    *gpunic.Queue
-	mine     mlx5.MemoryView
+	mine     abi.NICMemory
 	seen     block // the queue's view, in the GPU's memory
 	words    block // what kernels report
 	data     block
-	peer     mlx5.MemoryView
+	peer     abi.NICMemory
 	receiver receiver
 	undo     []func() error // after the NIC is closed
 }
@@ -125,7 +127,7 @@ func (l *nicLink) meet(shown []byte) (err error) {
 }
 
 func (l *nicLink) view() View {
-	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: kernels.Memory(l.mine), Peer: kernels.Memory(l.peer), Limit: l.opts.Limit}
+	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: l.mine, Peer: l.peer, Limit: l.opts.Limit}
 }
 
 // run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its
@@ -134,8 +136,8 @@ func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if !w.Send {
 		return Outcome{Rounds: w.Rounds}, nil
 	}
-	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: kernels.Memory(l.mine),
-		Peer: kernels.Memory(l.peer), Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value}, l.block())
+	found, err := l.launch(ctx, kernels.Interchange{Queue: l.seen.addr, Outcome: l.words.addr, Limit: l.opts.Limit, Mine: l.mine,
+		Peer: l.peer, Bytes: l.data.n, Rounds: w.Rounds, Value: w.Value}, l.block())
 	return Outcome{Rounds: found.Done, Nanoseconds: found.Nanoseconds, Kernel: "mori_nic_interchange"}, err
 }
 
@@ -153,15 +155,15 @@ func (l *nicLink) block() kernels.Grid {
 }
 
 func (l *nicLink) launch(ctx context.Context, args kernels.Args, g kernels.Grid) (found kernels.Outcome, err error) {
-	outcome := sys.Bytes(l.words.addr, kernels.OutcomeBytes)
-	clear(outcome)
-	k := kernel{function: args.Kernel(), args: args.Append(nil), blocks: g.Blocks, threads: g.Threads, onCPU: func() (err error) {
+	reported := &sys.Slice[kernels.Outcome](l.words.addr, 1)[0]
+	*reported = kernels.Outcome{}
+	k := kernel{function: args.Kernel(), args: new(device.Args).Struct(args.Append(nil), 8), blocks: g.Blocks, threads: g.Threads, onCPU: func() (err error) {
 		found, err = kernels.Run(g, args)
 		return err
 	}}
 	err = l.place.run(ctx, k)
 	if _, ok := l.place.(*gpu); ok {
-		found = kernels.ParseOutcome(outcome)
+		found = *reported
 	}
 	if err == nil {
 		err = found.Err()

@@ -7,17 +7,18 @@ import (
 	"fmt"
 	"time"
 
+	"mori/core/device"
 	"mori/core/fabric"
-	"mori/native/nic"
+	"mori/native/abi"
 )
 
 // A View describes a connected side to a kernel of the caller's own.
 type View struct {
 	Queue uint64 // address of the mori::nic::Queue, or of the mori::proxy::Queue
 	Proxy bool
-	Mine  nic.Memory // this side's buffer
-	Peer  nic.Memory // the other's; with a proxy, which names it by offsets in region 0, only its length
-	Words uint64     // wordBytes of host memory; kernels see them at this address
+	Mine  abi.NICMemory // this side's buffer
+	Peer  abi.NICMemory // the other's; with a proxy, which names it by offsets in region 0, only its length
+	Words uint64        // wordBytes of host memory; kernels see them at this address
 	Limit time.Duration
 }
 
@@ -56,7 +57,7 @@ func (s *Side) Launch(ctx context.Context, function string, args []byte, threads
 	if threads == 0 || len(args) == 0 {
 		return fmt.Errorf("launch %s on %d threads with %d bytes of arguments: %w", function, threads, len(args), fabric.ErrInvalid)
 	}
-	return s.place.run(ctx, kernel{function: function, args: args, threads: threads, onCPU: func() error {
+	return s.place.run(ctx, kernel{function: function, args: new(device.Args).Struct(args, 8), threads: threads, onCPU: func() error {
 		return fmt.Errorf("launch %s on the CPU, whose kernels the caller runs: %w", function, fabric.ErrNotSupported)
 	}})
 }

@@ -11,6 +11,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 )
 
@@ -40,15 +41,15 @@ func TestKernelsOfOnesOwn(t *testing.T) {
 	if err != nil || v.Proxy || !a.OnCPU() || v.Mine.Bytes != 4096 || v.Peer.Bytes != 4096 {
 		t.Fatalf("%+v, %v", v, err)
 	}
-	list, err := sys.Alloc(2 * nic.WorkBytes)
+	list, err := sys.Alloc(2 * abi.NICWorkBytes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = sys.Free(list) }()
-	first := nic.Work{Kind: nic.Send, Local: v.Mine.Addr, LKey: v.Mine.LKey, Bytes: 100}
-	second := nic.Work{Kind: nic.Send, Local: v.Mine.Addr + 100, LKey: v.Mine.LKey, Bytes: 200, Flags: nic.Immediate, Immediate: 7}
-	copy(list, second.Append(first.Append(nil)))
-	out, err := nic.Run(nic.Grid{Blocks: 1, Threads: 4}, nic.Post{Queue: v.Queue, Limit: v.Limit, Work: sys.AddrOf(list), Count: 2, Posters: nic.Blocks})
+	first := abi.NICWork{Kind: abi.NICKindSend, Local: v.Mine.Addr, LKey: v.Mine.LKey, Bytes: 100}
+	second := abi.NICWork{Kind: abi.NICKindSend, Local: v.Mine.Addr + 100, LKey: v.Mine.LKey, Bytes: 200, Flags: abi.NICImmediate, Immediate: 7}
+	copy(list, append(abi.Bytes(&first), abi.Bytes(&second)...))
+	out, err := nic.Run(nic.Grid{Blocks: 1, Threads: 4}, nic.Post{Queue: v.Queue, Limit: v.Limit, Work: sys.AddrOf(list), Count: 2, Posters: abi.NICPostersBlock})
 	if err = errors.Join(err, out.Err()); err != nil {
 		t.Fatal(err)
 	}

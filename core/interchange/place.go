@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/proxy"
@@ -60,7 +61,7 @@ func (b *block) close() error {
 // A kernel is threads to run: a function on a GPU, or onCPU.
 type kernel struct {
 	function string
-	args     []byte // its arguments, each aligned to its size, the first to 8
+	args     *device.Args
 	blocks   uint32 // 0: one
 	threads  uint32 // on a GPU
 	onCPU    func() error

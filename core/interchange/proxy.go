@@ -10,10 +10,11 @@ import (
 	"sync/atomic"
 
 	"mori/core"
+	"mori/core/device"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/proxy"
-	"mori/native/nic"
+	"mori/native/abi"
 	kernels "mori/native/proxy"
 )
 
@@ -141,26 +142,26 @@ func (l *proxyLink) meet(shown []byte) error {
 
 func (l *proxyLink) view() View {
 	mine := l.local[0]
-	return View{Queue: l.queue.Device(), Proxy: true, Words: l.words.addr, Mine: nic.Memory{Addr: mine.Addr, Bytes: mine.Len}, Peer: nic.Memory{Bytes: mine.Len}, Limit: l.opts.Limit}
+	return View{Queue: l.queue.Device(), Proxy: true, Words: l.words.addr, Mine: abi.NICMemory{Addr: mine.Addr, Bytes: mine.Len}, Peer: abi.NICMemory{Bytes: mine.Len}, Limit: l.opts.Limit}
 }
 
 func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
-	side := kernels.Side{Queue: l.queue.Device(), Local: l.local[0].Addr, Bytes: l.local[0].Len, Words: l.words.addr, Rounds: w.Rounds,
-		Value: uint32(w.Value), Outcome: l.words.addr + outcomeAt}
+	side := abi.ProxyInterchangeSide{Queue: l.queue.Device(), Local: l.local[0].Addr, Bytes: l.local[0].Len, Words: l.words.addr,
+		Rounds: w.Rounds, Value: uint32(w.Value), Outcome: l.words.addr + outcomeAt}
 	name, onCPU := receiveKernel, kernels.Receive
 	if w.Send {
 		name, onCPU = sendKernel, kernels.Send
 	}
-	outcome := sys.Bytes(l.words.addr+outcomeAt, kernels.RoundsBytes)
-	clear(outcome)
-	var rounds kernels.Rounds
-	k := kernel{function: name, args: side.Append(nil), threads: gpuThreads, onCPU: func() error {
+	reported := &sys.Slice[abi.ProxyInterchangeOutcome](side.Outcome, 1)[0]
+	*reported = abi.ProxyInterchangeOutcome{}
+	var rounds abi.ProxyInterchangeOutcome
+	k := kernel{function: name, args: new(device.Args).Struct(abi.Bytes(&side), 8), threads: gpuThreads, onCPU: func() error {
 		rounds = onCPU(cpuThreads, side)
 		return nil
 	}}
 	err := l.place.run(ctx, k)
 	if _, ok := l.place.(*gpu); ok {
-		rounds = kernels.ParseRounds(outcome)
+		rounds = *reported
 	}
 	l.wrong += rounds.Wrong
 	out := Outcome{Rounds: rounds.Rounds, Nanoseconds: rounds.Nanoseconds, Kernel: name}
@@ -173,21 +174,18 @@ func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 	return out, err
 }
 
-// The states of waits that are no error of the network, see native/include/mori/proxy/layout.hpp.
-const statusTimeout, statusStopped = 0x10002, 0x10003
-
 // why is what a kernel's status means.
 func (l *proxyLink) why(status uint32) error {
 	if err := l.queue.Err(0); err != nil {
 		return err
 	}
 	switch status {
-	case statusTimeout:
+	case abi.ProxyTimeout:
 		if r, ok := l.queue.Report(); ok {
 			return fmt.Errorf("it waited %v for command %d, and %d had completed: %w", l.opts.Limit, r.Ticket, r.Ended, fabric.ErrTimeout)
 		}
 		return fmt.Errorf("it waited %v for the peer: %w", l.opts.Limit, fabric.ErrTimeout)
-	case statusStopped:
+	case abi.ProxyStopped:
 		return proxy.ErrClosed
 	}
 	return fabric.Errno(status)

@@ -13,6 +13,7 @@ import (
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	kernels "mori/native/proxy"
 )
 
@@ -110,7 +111,7 @@ func TestRequestsKeepOrder(t *testing.T) {
 		pattern(near.data, 3)
 		const n, signalAt, flagAt = 1<<20 - 64, 1<<20 - 64, 1<<20 - 32
 		p := poster{q: near.q}
-		first := func(k kind) uint64 { return uint64(k)<<kindShift | 1<<placeBits }
+		first := func(k kind) uint64 { return uint64(k)<<abi.ProxyKindShift | 1<<abi.ProxyPlaceBits }
 		p.post(first(kindPutSignal), uint64(fabric.AtomicSum)|8<<8, sys.AddrOf(near.data), 0, n, 5, 0, signalAt)
 		p.post(first(kindFence), 0)
 		p.post(first(kindImmediate), 8<<8, 0, flagAt, 8, 1)
@@ -159,8 +160,8 @@ func TestRequestsThatFail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, _ := owners(t, providers["mem"](), 4096, func(a *owner) { a.bad = c.bad })
 			p := poster{q: near.q}
-			p.post(uint64(kindFetch)<<kindShift|1<<placeBits, c.terms, 0, c.offset, 8, 1)
-			p.post(uint64(kindFetch)<<kindShift|1<<placeBits, c.terms, 0, c.offset, 8, 1)
+			p.post(uint64(kindFetch)<<abi.ProxyKindShift|1<<abi.ProxyPlaceBits, c.terms, 0, c.offset, 8, 1)
+			p.post(uint64(kindFetch)<<abi.ProxyKindShift|1<<abi.ProxyPlaceBits, c.terms, 0, c.offset, 8, 1)
 			p.wait(t)
 			if err := near.q.Err(1); !errors.Is(err, c.want) {
 				t.Errorf("the PE's error is %v, want %v", err, c.want)
@@ -174,7 +175,7 @@ func TestRequestsThatNobodyAnswers(t *testing.T) {
 	near, far := owners(t, providers["tcp"](), 4096, gated)
 	p := poster{q: near.q}
 	for range 3 {
-		p.post(uint64(kindAtomic)<<kindShift|1<<placeBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
+		p.post(uint64(kindAtomic)<<abi.ProxyKindShift|1<<abi.ProxyPlaceBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
 	}
 	time.Sleep(10 * time.Millisecond)
 	if p.ended() != 0 {
@@ -193,10 +194,10 @@ func TestWhatAClosingPortCancels(t *testing.T) {
 			near, far := owners(t, providers["tcp"](), 4096, gated)
 			p := poster{q: near.q}
 			for range 50 {
-				p.post(uint64(kindAtomic)<<kindShift|1<<placeBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
+				p.post(uint64(kindAtomic)<<abi.ProxyKindShift|1<<abi.ProxyPlaceBits, uint64(fabric.AtomicSum)|8<<8, 0, 0, 8, 1)
 			}
 			near.closes()
-			for end := time.Now().Add(deadline); sys.Load64(near.q.places.board)&closedBit == 0; time.Sleep(time.Millisecond) {
+			for end := time.Now().Add(deadline); atomic.LoadUint64(&near.q.places.board.Ended)&abi.ProxyClosed == 0; time.Sleep(time.Millisecond) {
 				if time.Now().After(end) {
 					t.Fatalf("the queue of a closed port is open after %v", deadline)
 				}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/internal/sys"
 )
 
 // A builder checks commands, which come from a GPU and are not trusted, and makes the endpoint's
@@ -218,7 +219,7 @@ func typeOf(word uint64) fabric.DataType {
 
 // appendWord queues a write of the low n bytes of a value.
 func (b *builder) appendWord(position uint64, pe uint32, r *Remote, off, value, n uint64) {
-	at := b.ring.operand(position, value, 0)
+	at := sys.Addr(&b.ring.operand(position, value, 0).value)
 	b.append(position, pe, fabric.Op{Kind: fabric.OpWrite,
 		Seg:  fabric.Seg{Addr: at, Len: n, MR: b.q.words.Desc},
 		RSeg: fabric.RSeg{Addr: r.Base + off, Len: n, Key: r.Key}})
@@ -233,17 +234,17 @@ type wordOp struct {
 
 // appendAtomic queues an atomic that the provider executes.
 func (b *builder) appendAtomic(position uint64, pe uint32, r *Remote, w *wordOp) {
-	at, desc := b.ring.operand(position, w.value, w.compare), b.q.words.Desc
+	o, desc := b.ring.operand(position, w.value, w.compare), b.q.words.Desc
 	a := &b.atomics[b.ring.slot(position)]
 	*a = fabric.Atomic{Op: w.op, Type: typeOf(w.word)}
 	if w.kind == fabric.OpCompareAtomic {
-		a.Compare = fabric.Seg{Addr: at + 8, Len: w.word, MR: desc}
+		a.Compare = fabric.Seg{Addr: sys.Addr(&o.compare), Len: w.word, MR: desc}
 	}
 	if w.kind != fabric.OpAtomic {
-		a.Result = fabric.Seg{Addr: b.ring.result(position), Len: w.word, MR: desc}
+		a.Result = fabric.Seg{Addr: sys.Addr(&b.ring.result(position).Value), Len: w.word, MR: desc}
 	}
 	b.append(position, pe, fabric.Op{Kind: w.kind, Atomic: a,
-		Seg:  fabric.Seg{Addr: at, Len: w.word, MR: desc},
+		Seg:  fabric.Seg{Addr: sys.Addr(&o.value), Len: w.word, MR: desc},
 		RSeg: fabric.RSeg{Addr: r.Base + w.off, Len: w.word, Key: r.Key}})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/native/abi"
 )
 
 // A Local is memory of this side that commands may use.
@@ -65,7 +66,7 @@ const (
 	defaultWait             = 30 * time.Second
 	defaultSpin             = 50 * time.Microsecond
 	defaultNap              = time.Millisecond
-	mostPeers               = 1 << peBits
+	mostPeers               = 1 << abi.ProxyPEBits
 	mostRegions             = 1 << 16
 )
 

@@ -4,14 +4,13 @@ package proxy
 
 import (
 	"context"
-	"encoding/binary"
 	"path/filepath"
 	"testing"
 
 	"mori/core/config"
 	"mori/core/device"
-	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/gpu/gputest"
 )
 
@@ -24,7 +23,7 @@ func TestGPUPuts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv(config.KernelDir, folder)
-	const count, bytes, outcomeBytes = 20_000, 24, 24
+	const count, bytes = 20_000, 24
 	from := providers["shm"]()
 	near, far := newEnd(t, from, count*bytes), newEnd(t, from, count*bytes)
 	pattern(near.data, 8)
@@ -40,21 +39,18 @@ func TestGPUPuts(t *testing.T) {
 	s, err := d.NewStream(device.Normal)
 	near.must(err)
 	defer func() { near.must(s.Close()) }()
-	told, err := d.AllocHost(outcomeBytes)
+	told, err := d.AllocHost(abi.ProxyPutOutcomeBytes)
 	near.must(err)
 	defer func() { near.must(told.Close()) }()
-	out := sys.Bytes(told.Addr(), outcomeBytes)
-	clear(out)
+	out := &sys.Slice[abi.ProxyPutOutcome](told.Addr(), 1)[0]
+	*out = abi.ProxyPutOutcome{}
 	var args device.Args
 	args.Uint64(q.Device()).Uint32(1).Uint32(0).Uint64(sys.AddrOf(near.data)).Uint64(bytes).Uint64(count).Uint64(told.DeviceAddr())
 	near.must(f.Launch(s, device.Grid{Blocks: [3]uint32{16}, Threads: [3]uint32{64}}, &args))
 	ctx, cancel := context.WithTimeout(context.Background(), 2*deadline)
 	defer cancel()
 	near.must(s.Wait(ctx))
-	if failed := binary.LittleEndian.Uint64(out[8:]); failed != 0 {
-		status := binary.LittleEndian.Uint32(out[16:])
-		t.Fatalf("%d waits failed, one with status %#x (%v)", failed, status, fabric.Errno(status))
-	}
+	near.ran("put", *out)
 	near.same("at the peer", far.data, near.data)
 	if n := q.Stats().Commands; n != count {
 		t.Errorf("%d commands for %d puts", n, count)

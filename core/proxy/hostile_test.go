@@ -7,16 +7,20 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"mori/core/decode/decodetest"
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 )
 
 // The words of a command with a detail.
-func detailed(k kind, pe int) uint64 { return uint64(k)<<kindShift | uint64(pe)<<placeBits }
+func detailed(k kind, pe int) uint64 {
+	return uint64(k)<<abi.ProxyKindShift | uint64(pe)<<abi.ProxyPlaceBits
+}
 
 func terms(op fabric.AtomicOp, word, region, signalRegion uint64) uint64 {
 	return uint64(op) | word<<8 | region<<16 | signalRegion<<32
@@ -40,10 +44,10 @@ func TestWhatDoesNotFitTouchesNothing(t *testing.T) {
 	}{
 		{"kind 0", fabric.ErrInvalid, detailed(0, 0), 0, nil},
 		{"kind 31", fabric.ErrInvalid, detailed(31, 0), 0, nil},
-		{"past the PE's region", fabric.ErrRange, detailed(kindPut, 0) | size - 7, 8 << placeBits, nil},
-		{"far past the PE's region", fabric.ErrRange, detailed(kindPut, 0) | placeMask, 8 << placeBits, nil},
-		{"more than the PE's region", fabric.ErrRange, detailed(kindGet, 0), (size + 1) << placeBits, nil},
-		{"past the local memory", fabric.ErrNoMR, detailed(kindPut, 0), size - 7 | 8<<placeBits, nil},
+		{"past the PE's region", fabric.ErrRange, detailed(kindPut, 0) | size - 7, 8 << abi.ProxyPlaceBits, nil},
+		{"far past the PE's region", fabric.ErrRange, detailed(kindPut, 0) | placeMask, 8 << abi.ProxyPlaceBits, nil},
+		{"more than the PE's region", fabric.ErrRange, detailed(kindGet, 0), (size + 1) << abi.ProxyPlaceBits, nil},
+		{"past the local memory", fabric.ErrNoMR, detailed(kindPut, 0), size - 7 | 8<<abi.ProxyPlaceBits, nil},
 		{"local memory of nobody", fabric.ErrNoMR, detailed(kindPut, 0), 0, []uint64{8, 0, 8, 0, 0, 0}},
 		{"local memory that wraps", fabric.ErrNoMR, detailed(kindGet, 0), 0, []uint64{1<<64 - 4, 0, 8, 0, 0, 0}},
 		{"remote memory that wraps", fabric.ErrRange, detailed(kindPut, 0), 0, []uint64{data, 1<<64 - 4, 8, 0, 0, 0}},
@@ -66,18 +70,18 @@ func TestWhatDoesNotFitTouchesNothing(t *testing.T) {
 		p.put(1, uint64(8*i), uint64(8*i), 8)
 		p.wait(t)
 		err := q.Err(0)
-		if !errors.Is(err, c.cause) || fabric.Errno(sys.Load32(q.places.status)) != c.cause {
-			t.Fatalf("%s: %v, status %d, want %v", c.what, err, sys.Load32(q.places.status), c.cause)
+		if !errors.Is(err, c.cause) || fabric.Errno(atomic.LoadUint32(&q.places.status[0])) != c.cause {
+			t.Fatalf("%s: %v, status %d, want %v", c.what, err, atomic.LoadUint32(&q.places.status[0]), c.cause)
 		}
-		if sys.Load64(q.places.board)&troubleBit == 0 || q.Err(1) != nil {
-			t.Fatalf("%s: board %#x, the other PE %v", c.what, sys.Load64(q.places.board), q.Err(1))
+		if atomic.LoadUint64(&q.places.board.Ended)&abi.ProxyTrouble == 0 || q.Err(1) != nil {
+			t.Fatalf("%s: board %#x, the other PE %v", c.what, atomic.LoadUint64(&q.places.board.Ended), q.Err(1))
 		}
 		near.must(q.Reset(0))
 		for q.Err(0) != nil {
 			time.Sleep(10 * time.Microsecond)
 		}
 	}
-	p.post(detailed(kindPut, 2), 8<<placeBits) // a PE that is not there
+	p.post(detailed(kindPut, 2), 8<<abi.ProxyPlaceBits) // a PE that is not there
 	p.put(0, 64, 64, 8)
 	p.wait(t)
 	near.must(q.Err(0))
@@ -96,10 +100,8 @@ func TestWhatDoesNotFitTouchesNothing(t *testing.T) {
 func FuzzCommands(f *testing.F) {
 	f.Add([]byte{})
 	for k := range kindEnd {
-		b := make([]byte, 16+detailBytes)
-		binary.LittleEndian.PutUint64(b, detailed(k, 0)|detailBit)
-		binary.LittleEndian.PutUint64(b[8:], terms(fabric.AtomicSum, 8, 1, 1))
-		f.Add(b)
+		c := abi.ProxyCommand{First: detailed(k, 0) | abi.ProxyHasDetail, Second: terms(fabric.AtomicSum, 8, 1, 1)}
+		f.Add(append(abi.Bytes(&c), abi.Bytes(&abi.ProxyDetail{})...))
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	many := make([]byte, 64*20)
@@ -126,18 +128,18 @@ func FuzzCommands(f *testing.F) {
 	})
 }
 
-// fuzzCommands posts b, a command in each 16 + detailBytes of it, and waits for their ends.
+// fuzzCommands posts b, a command and its detail in each part of it, and waits for their ends.
 func fuzzCommands(p *poster, near *end, b []byte) {
 	for len(b) > 0 {
-		var c [16 + detailBytes]byte
+		var c [abi.ProxyCommandBytes + abi.ProxyDetailBytes]byte
 		b = b[copy(c[:], b):]
-		var words [8]uint64
+		var words [len(c) / 8]uint64
 		for i := range words {
 			words[i] = binary.LittleEndian.Uint64(c[8*i:])
 		}
-		words[0] &^= uint64(peMask-1) << placeBits // PEs 0 and 1, and all bits but those of a PE that is far away
+		words[0] &^= uint64(peMask-1) << abi.ProxyPlaceBits // PEs 0 and 1, and all bits but those of a PE that is far away
 		p.post(words[0], words[1], words[2:]...)
-		if words[0]>>placeBits&1 == 0 && len(b) > 0 && b[0]&1 == 0 {
+		if words[0]>>abi.ProxyPlaceBits&1 == 0 && len(b) > 0 && b[0]&1 == 0 {
 			near.must(p.q.Reset(0))
 		}
 	}

@@ -2,21 +2,21 @@
 
 package proxy
 
-// The layout that GPU and host share, as native/include/mori/proxy/layout.hpp has it.
+import "mori/native/abi"
 
 // A kind is what a command does.
 type kind uint8
 
 const (
-	kindPut kind = 1 + iota
-	kindGet
-	kindPutSignal
-	kindImmediate
-	kindAtomic
-	kindFetch
-	kindFence
+	kindPut       = kind(abi.ProxyKindPut)
+	kindGet       = kind(abi.ProxyKindGet)
+	kindPutSignal = kind(abi.ProxyKindPutSignal)
+	kindImmediate = kind(abi.ProxyKindImmediate)
+	kindAtomic    = kind(abi.ProxyKindAtomic)
+	kindFetch     = kind(abi.ProxyKindFetch)
+	kindFence     = kind(abi.ProxyKindFence)
 
-	kindEnd
+	kindEnd = kindFence + 1
 )
 
 var kindNames = [...]string{kindPut: "put", kindGet: "get", kindPutSignal: "put with signal",
@@ -32,36 +32,14 @@ func (k kind) String() string {
 // moves reports whether a command moves bytes between regions.
 func (k kind) moves() bool { return k == kindPut || k == kindGet || k == kindPutSignal }
 
+// Of the words of a command, and of the board.
 const (
-	placeBits = 40
-	peBits    = 16
-	bytesBits = 23
-	kindShift = placeBits + peBits
-	kindMask  = 1<<5 - 1
-	detailBit = 1 << 61
-	lapBit    = 1 << 63
-
-	placeMask = 1<<placeBits - 1
-	peMask    = 1<<peBits - 1
-	bytesMask = 1<<bytesBits - 1
-
-	troubleBit = 1 << 63 // of the board's word
-	closedBit  = 1 << 62
+	placeMask = 1<<abi.ProxyPlaceBits - 1
+	peMask    = 1<<abi.ProxyPEBits - 1
+	bytesMask = 1<<abi.ProxyBytesBits - 1
+	kindMask  = abi.ProxyHasDetail>>abi.ProxyKindShift - 1
+	lapBit    = 1 << abi.ProxyLapShift
 )
-
-// Sizes of what is shared, in bytes.
-const (
-	commandBytes = 16
-	detailBytes  = 48
-	resultBytes  = 16
-	boardBytes   = 128
-	stateBytes   = 64
-	queueBytes   = 120
-
-	reportAt = 64 // in the board
-)
-
-const queueVersion = 1
 
 // A command is what a GPU wants done.
 type command struct {
@@ -80,21 +58,18 @@ type command struct {
 	value, compare, signal uint64
 }
 
-// A detail is the words of what does not fit a command.
-type detail [detailBytes / 8]uint64
-
 // decode reads the two words of a command, and its detail if it has one. It accepts any bits: the
 // builder checks what they say.
-func decode(first, second uint64, d *detail) command {
-	c := command{kind: kind(first >> kindShift & kindMask), pe: uint32(first >> placeBits & peMask),
-		detailed: first&detailBit != 0}
+func decode(first, second uint64, d *abi.ProxyDetail) command {
+	c := command{kind: kind(first >> abi.ProxyKindShift & kindMask), pe: uint32(first >> abi.ProxyPlaceBits & peMask),
+		detailed: first&abi.ProxyHasDetail != 0}
 	if !c.detailed {
-		c.remote, c.local, c.bytes = first&placeMask, second&placeMask, second>>placeBits&bytesMask
+		c.remote, c.local, c.bytes = first&placeMask, second&placeMask, second>>abi.ProxyPlaceBits&bytesMask
 		return c
 	}
-	c.atomic, c.word = uint8(second), uint8(second>>8)
-	c.region, c.signalRegion = uint16(second>>16), uint16(second>>32)
-	c.local, c.remote, c.bytes, c.value, c.compare, c.signal = d[0], d[1], d[2], d[3], d[4], d[5]
+	c.atomic, c.word = uint8(second), uint8(second>>abi.ProxyWordShift)
+	c.region, c.signalRegion = uint16(second>>abi.ProxyRegionShift), uint16(second>>abi.ProxySignalRegionShift)
+	c.local, c.remote, c.bytes, c.value, c.compare, c.signal = d.Local, d.Remote, d.Bytes, d.Value, d.Compare, d.Signal
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	kernels "mori/native/proxy"
 )
 
@@ -93,7 +94,7 @@ func TestPeerIsKilled(t *testing.T) {
 			t.Cleanup(func() { near.must(errors.Join(near.port.Close(), q.Close())) })
 			at := sys.AddrOf(near.data)
 			near.ran("put", kernels.Put(grid, q.Device(), 0, false, at, 64, processBytes/64)) // it is there
-			done := make(chan kernels.Outcome)
+			done := make(chan abi.ProxyPutOutcome)
 			go func() {
 				for {
 					if o := kernels.Put(grid, q.Device(), 0, true, at, 64, processBytes/64); o.Failed != 0 {

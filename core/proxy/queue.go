@@ -3,7 +3,6 @@
 package proxy
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
@@ -14,6 +13,7 @@ import (
 	"mori/core/fabric"
 	"mori/core/internal/sys"
 	"mori/core/memory"
+	"mori/native/abi"
 )
 
 // A Queue is a ring that kernels post to, with the thread that serves it.
@@ -39,11 +39,25 @@ type Queue struct {
 	stats   counters
 }
 
-// places are addresses of the host.
-type places struct{ ring, details, results, operands, board, status uint64 }
+// places are what kernels and the host share, and the operands, which only the host uses.
+type places struct {
+	ring     []abi.ProxyCommand
+	details  []abi.ProxyDetail
+	results  []abi.ProxyResult
+	operands []operands
+	board    *abi.ProxyBoard
+	status   []uint32 // by PE
+}
+
+// operands are the words of a pending command: the operand and what it is compared with.
+type operands struct{ value, compare uint64 }
 
 // A plan has the offsets of the areas of the shared memory.
 type plan struct{ ring, details, results, operands, board, status, end uint64 }
+
+// areaAlign keeps areas on lines of their own: nothing shares a line with what the other side
+// writes.
+const areaAlign = 128
 
 func planOf(slots, peers int) plan {
 	n := uint64(slots)
@@ -51,21 +65,29 @@ func planOf(slots, peers int) plan {
 	at := uint64(0)
 	take := func(size uint64) (begin uint64) {
 		begin = at
-		at = (at + size + boardBytes - 1) / boardBytes * boardBytes // nothing shares a line with what the other side writes
+		at = (at + size + areaAlign - 1) / areaAlign * areaAlign
 		return begin
 	}
-	p.board = take(boardBytes)
-	p.ring = take(n * commandBytes)
-	p.details = take(n * detailBytes)
-	p.results = take(n * resultBytes)
+	p.board = take(abi.ProxyBoardBytes)
+	p.ring = take(n * abi.ProxyCommandBytes)
+	p.details = take(n * abi.ProxyDetailBytes)
+	p.results = take(n * abi.ProxyResultBytes)
 	p.operands = take(n * operandBytes)
 	p.status = take(4 * uint64(peers))
 	p.end = at
 	return p
 }
 
-// operandBytes are the words of a pending command: the operand and what it is compared with.
-const operandBytes = 16
+const operandBytes = 2 * 8
+
+// placesOf returns the areas of a plan that begins at an address.
+func placesOf(p plan, at uint64, slots, peers int) places {
+	return places{
+		ring: sys.Slice[abi.ProxyCommand](at+p.ring, slots), details: sys.Slice[abi.ProxyDetail](at+p.details, slots),
+		results: sys.Slice[abi.ProxyResult](at+p.results, slots), operands: sys.Slice[operands](at+p.operands, slots),
+		board: &sys.Slice[abi.ProxyBoard](at+p.board, 1)[0], status: sys.Slice[uint32](at+p.status, peers),
+	}
+}
 
 // New makes a queue and starts to serve it.
 func New(cfg Config) (*Queue, error) {
@@ -102,7 +124,7 @@ func build(cfg Config) (_ *Queue, err error) {
 		return nil, fmt.Errorf("make a ring of %d slots: %w", cfg.Slots, err)
 	}
 	h := q.shared.host
-	q.places = places{h + p.ring, h + p.details, h + p.results, h + p.operands, h + p.board, h + p.status}
+	q.places = placesOf(p, h, cfg.Slots, len(cfg.Peers))
 	words := fabric.Buffer{Addr: h + p.results, Len: p.operands + uint64(cfg.Slots)*operandBytes - p.results}
 	q.words, err = cfg.Port.Register(words)
 	if err != nil {
@@ -118,26 +140,18 @@ func build(cfg Config) (_ *Queue, err error) {
 
 // The words of kernels: the description of the queue, State, and a half word for each slot.
 const (
-	stateAt = 128
-	busyAt  = stateAt + stateBytes
+	stateAt = (abi.ProxyQueueBytes + areaAlign - 1) / areaAlign * areaAlign
+	busyAt  = stateAt + abi.ProxyStateBytes
 )
 
-// describe is the description of the queue for kernels, whose own words are at own:
-// mori::proxy::Queue.
+// describe is the description of the queue for kernels, whose own words are at own.
 func (q *Queue) describe(p plan, own uint64) []byte {
 	d := q.shared.device
-	le := binary.LittleEndian
-	b := make([]byte, 0, queueBytes)
-	for _, v := range []uint32{queueVersion, uint32(q.log), uint32(len(q.cfg.Peers)), 0} {
-		b = le.AppendUint32(b, v)
-	}
-	for _, v := range []uint64{
-		d + p.ring, d + p.details, d + p.results, d + p.board, d + p.status,
-		own + stateAt, own + busyAt, q.cfg.Local[0].at(), uint64(q.cfg.Wait),
-	} {
-		b = le.AppendUint64(b, v)
-	}
-	return b
+	return abi.Bytes(&abi.ProxyQueue{
+		Version: abi.ProxyQueueVersion, Log: uint32(q.log), PEs: uint32(len(q.cfg.Peers)),
+		Ring: d + p.ring, Details: d + p.details, Results: d + p.results, Board: d + p.board, Status: d + p.status,
+		State: own + stateAt, Busy: own + busyAt, Local: q.cfg.Local[0].at(), WaitLimit: uint64(q.cfg.Wait),
+	})
 }
 
 // Device is the address of the queue for kernels.
@@ -192,12 +206,12 @@ type Report struct {
 
 // Report describes the waits that reached their limit; false without one.
 func (q *Queue) Report() (Report, bool) {
-	at := q.places.board + reportAt
-	if sys.Load32(at+36) == 0 {
+	r := &q.places.board.Report
+	if atomic.LoadUint32(&r.Ready) == 0 {
 		return Report{}, false
 	}
-	r := Report{Ticket: sys.Load64(at + 8), Ended: sys.Load64(at + 16), PE: sys.Load32(at + 28), Count: sys.Load32(at + 32)}
-	return r, true
+	return Report{Ticket: atomic.LoadUint64(&r.Expected), Ended: atomic.LoadUint64(&r.Seen),
+		PE: atomic.LoadUint32(&r.Peer), Count: atomic.LoadUint32(&r.Count)}, true
 }
 
 // counters are written by the thread and read by others.

@@ -6,29 +6,25 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"mori/core/fabric"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	kernels "mori/native/proxy"
 )
 
-func TestLayoutIsThatOfTheKernels(t *testing.T) {
-	want := []uint64{commandBytes, detailBytes, resultBytes, boardBytes, stateBytes, queueBytes, queueVersion,
-		reportAt, 16, 56, 80,
-		0, 8, 16, 24, 32, 40, placeBits, peBits, bytesBits, detailBit,
-		lapBit, troubleBit, closedBit, uint64(kindPut), uint64(kindFence), uint64(fabric.AtomicSum),
-		uint64(fabric.AtomicBOr), uint64(fabric.AtomicBAnd), uint64(fabric.AtomicBXor), uint64(fabric.AtomicRead),
-		uint64(fabric.AtomicWrite), uint64(fabric.AtomicCSwap),
-		8, 16, 28, 32, 36}
-	got := kernels.Layout()
-	if len(got) != len(want) {
-		t.Fatalf("%d numbers, want %d", len(got), len(want))
-	}
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("number %d is %d in the kernels' headers, %d here", i, got[i], want[i])
+// TestAtomicsHaveTheFabricsNumbers: kernels name atomics by the numbers of core/fabric.
+func TestAtomicsHaveTheFabricsNumbers(t *testing.T) {
+	for number, want := range map[abi.ProxyAtomic]fabric.AtomicOp{
+		abi.ProxyAtomicAdd: fabric.AtomicSum, abi.ProxyAtomicBitOr: fabric.AtomicBOr, abi.ProxyAtomicBitAnd: fabric.AtomicBAnd,
+		abi.ProxyAtomicBitXor: fabric.AtomicBXor, abi.ProxyAtomicRead: fabric.AtomicRead, abi.ProxyAtomicSet: fabric.AtomicWrite,
+		abi.ProxyAtomicCompareSwap: fabric.AtomicCSwap,
+	} {
+		if fabric.AtomicOp(number) != want {
+			t.Errorf("kernels name %v %d", want, number)
 		}
 	}
 }
@@ -85,10 +81,10 @@ func TestInterchange(t *testing.T) {
 	each(t, func(t *testing.T, from fabric.Provider) {
 		a, b := newEnd(t, from, bytes), newEnd(t, from, bytes)
 		qa, qb := a.queue(Config{Slots: 16}, b), b.queue(Config{Slots: 16}, a)
-		side := func(q *Queue, e *end) kernels.Side {
-			return kernels.Side{Queue: q.Device(), Local: sys.AddrOf(e.data), Bytes: bytes, Words: sys.AddrOf(e.words), Rounds: rounds, Value: 42}
+		side := func(q *Queue, e *end) abi.ProxyInterchangeSide {
+			return abi.ProxyInterchangeSide{Queue: q.Device(), Local: sys.AddrOf(e.data), Bytes: bytes, Words: sys.AddrOf(e.words), Rounds: rounds, Value: 42}
 		}
-		var sent, got kernels.Rounds
+		var sent, got abi.ProxyInterchangeOutcome
 		var wg sync.WaitGroup
 		wg.Add(1)
 		go func() { defer wg.Done(); sent = kernels.Send(8, side(qa, a)) }()
@@ -125,11 +121,11 @@ func TestRingWithoutAProxy(t *testing.T) {
 func TestClosedQueueStopsKernels(t *testing.T) {
 	near, far := memPair(t, 1<<16)
 	q := near.built(Config{Slots: 4}, build, far)
-	done := make(chan kernels.Outcome)
+	done := make(chan abi.ProxyPutOutcome)
 	go func() {
 		done <- kernels.Put(kernels.Grid{Blocks: 1, Threads: 4}, q.Device(), 0, true, sys.AddrOf(near.data), 8, 64)
 	}()
-	for sys.Load64(q.places.ring) == 0 { // a command is there
+	for atomic.LoadUint64(&q.places.ring[0].First) == 0 { // a command is there
 		runtime.Gosched()
 	}
 	q.stop.Store(true)

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	"mori/core/provider/shm"
 	"mori/core/provider/tcp"
 	"mori/core/provider/verbs"
+	"mori/native/abi"
 	"mori/native/gpu/gputest"
 	kernels "mori/native/proxy"
 	"mori/native/verbs/verbstest"
@@ -190,28 +192,30 @@ func (p *poster) post(first, second uint64, detail ...uint64) uint64 {
 	}
 	slot := p.head & (n - 1)
 	if len(detail) > 0 {
-		first |= detailBit
-		for i, v := range detail {
-			sys.Store64(p.q.places.details+slot*detailBytes+uint64(8*i), v)
-		}
+		first |= abi.ProxyHasDetail
+		var d [6]uint64
+		copy(d[:], detail)
+		p.q.places.details[slot] = abi.ProxyDetail{Local: d[0], Remote: d[1], Bytes: d[2], Value: d[3], Compare: d[4], Signal: d[5]}
 	}
 	lap := uint64(0)
 	if lapOf(p.head, p.q.log) {
 		lap = lapBit
 	}
-	at := p.q.places.ring + slot*commandBytes
-	sys.Store64(at+8, second&^lapBit|lap)
-	sys.Store64(at, first&^lapBit|lap)
+	words := &p.q.places.ring[slot]
+	atomic.StoreUint64(&words.Second, second&^lapBit|lap)
+	atomic.StoreUint64(&words.First, first&^lapBit|lap)
 	p.head++
 	return p.head
 }
 
 // put is a short command.
 func (p *poster) put(pe int, remote, local, bytes uint64) uint64 {
-	return p.post(uint64(kindPut)<<kindShift|uint64(pe)<<placeBits|remote, local|bytes<<placeBits)
+	return p.post(uint64(kindPut)<<abi.ProxyKindShift|uint64(pe)<<abi.ProxyPlaceBits|remote, local|bytes<<abi.ProxyPlaceBits)
 }
 
-func (p *poster) ended() uint64 { return sys.Load64(p.q.places.board) &^ (troubleBit | closedBit) }
+func (p *poster) ended() uint64 {
+	return atomic.LoadUint64(&p.q.places.board.Ended) &^ (abi.ProxyTrouble | abi.ProxyClosed)
+}
 
 // wait waits for all that was posted.
 func (p *poster) wait(t testing.TB) {
@@ -248,7 +252,7 @@ func (e *end) same(what string, got, want []byte) {
 // grid is a few blocks, so that threads of several compete.
 var grid = kernels.Grid{Blocks: 4, Threads: 8}
 
-func (e *end) ran(what string, o kernels.Outcome) {
+func (e *end) ran(what string, o abi.ProxyPutOutcome) {
 	e.Helper()
 	if o.Failed != 0 {
 		e.Fatalf("%s: %d waits failed, one with status %#x (%v)", what, o.Failed, o.Status, fabric.Errno(o.Status))

@@ -2,7 +2,11 @@
 
 package proxy
 
-import "mori/core/internal/sys"
+import (
+	"sync/atomic"
+
+	"mori/native/abi"
+)
 
 // A pendingCommand was read from the ring and has not ended.
 type pendingCommand struct {
@@ -38,21 +42,15 @@ func (r *ring) peek() (command, bool) {
 		return r.held, true
 	}
 	if r.next-r.tail == uint64(len(r.pending)) {
-		return command{}, false // the the command of the lap before is pending
+		return command{}, false // the command of the lap before is pending
 	}
 	slot := r.slot(r.next)
-	at := r.places.ring + slot*commandBytes
-	first, second := sys.Load64(at), sys.Load64(at+8)
+	words := &r.places.ring[slot]
+	first, second := atomic.LoadUint64(&words.First), atomic.LoadUint64(&words.Second)
 	if lap := lapOf(r.next, r.log); first&lapBit != 0 != lap || second&lapBit != 0 != lap {
 		return command{}, false
 	}
-	var d detail
-	if first&detailBit != 0 {
-		for i := range d {
-			d[i] = sys.Load64(r.places.details + slot*detailBytes + 8*uint64(i))
-		}
-	}
-	return decode(first, second, &d), true
+	return decode(first, second, &r.places.details[slot]), true
 }
 
 // hold keeps a command for the next peek.
@@ -79,28 +77,25 @@ func (r *ring) ended(position uint64) {
 func (r *ring) finish(position uint64) {
 	p := r.command(position)
 	if p.kind == kindFetch {
-		at := r.result(position)
+		result := r.result(position)
 		if p.word == 4 {
-			sys.Store64(at, uint64(sys.Load32(at)))
+			atomic.StoreUint64(&result.Value, uint64(uint32(atomic.LoadUint64(&result.Value))))
 		}
-		sys.Store64(at+8, position+1)
+		atomic.StoreUint64(&result.Ticket, position+1)
 	}
 	r.bytes -= p.bytes
 	p.left, p.done = 0, true
 }
 
-// result is where the result of a fetch belongs, and behind it its ticket.
-func (r *ring) result(position uint64) uint64 {
-	return r.places.results + r.slot(position)*resultBytes
-}
+// result is where the result of a fetch belongs.
+func (r *ring) result(position uint64) *abi.ProxyResult { return &r.places.results[r.slot(position)] }
 
-// operand stores the words of a command where they stay until it has ended. Kernels do not use
-// them.
-func (r *ring) operand(position, value, compare uint64) (at uint64) {
-	at = r.places.operands + r.slot(position)*operandBytes
-	sys.Store64(at, value)
-	sys.Store64(at+8, compare)
-	return at
+// operand stores the words of a command where they stay until it has ended.
+func (r *ring) operand(position, value, compare uint64) *operands {
+	o := &r.places.operands[r.slot(position)]
+	atomic.StoreUint64(&o.value, value)
+	atomic.StoreUint64(&o.compare, compare)
+	return o
 }
 
 // retire frees the slots of the commands that have ended, in the order of the ring, and reports

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"mori/core/fabric"
-	"mori/core/internal/sys"
 	"mori/core/internal/sys/thread"
+	"mori/native/abi"
 )
 
 // batch is how many ops are submitted, and completions read, at a time.
@@ -57,7 +58,7 @@ func (w *worker) run() {
 		seen := w.q.news.Value.Load() // what comes after this ends a sleep
 		busy := w.turn(stop)
 		if stop && w.builder.made == 0 {
-			w.publish() // with closedBit
+			w.publish() // with abi.ProxyClosed
 			return
 		}
 		if busy {
@@ -144,12 +145,12 @@ func (w *worker) take(c *command) {
 func (w *worker) publish() {
 	v := w.ring.tail
 	if w.errors > 0 {
-		v |= troubleBit
+		v |= abi.ProxyTrouble
 	}
 	if w.q.stop.Load() || w.closed {
-		v |= closedBit
+		v |= abi.ProxyClosed
 	}
-	sys.Store64(w.q.places.board, v)
+	atomic.StoreUint64(&w.q.places.board.Ended, v)
 }
 
 // submit gives the endpoint the ops that it takes and returns how many.
@@ -276,7 +277,7 @@ func (w *worker) replied(pe uint32, slot int) {
 	if c := w.ring.command(position); r.status != 0 {
 		w.fail(pe, fmt.Errorf("%v, executed by the PE's atomic server: %w", c.kind, fabric.Errno(r.status)))
 	} else if c.kind == kindFetch {
-		sys.Store64(w.ring.result(position), r.old)
+		atomic.StoreUint64(&w.ring.result(position).Value, r.old)
 	}
 	w.ring.ended(position)
 }
@@ -307,7 +308,7 @@ func (w *worker) fail(pe uint32, err error) {
 	w.failed[pe] = true
 	w.errors++
 	w.q.errors[pe].Store(&err)
-	sys.Store32(w.q.places.status+4*uint64(pe), statusOf(err))
+	atomic.StoreUint32(&w.q.places.status[pe], statusOf(err))
 	w.requests.drop(pe, w.ring.ended)
 }
 
@@ -333,7 +334,7 @@ func (w *worker) reset(pe int) {
 		w.failed[pe] = false
 		w.errors--
 		w.q.errors[pe].Store(nil)
-		sys.Store32(w.q.places.status+4*uint64(pe), 0)
+		atomic.StoreUint32(&w.q.places.status[pe], 0)
 		w.publish()
 	}
 }

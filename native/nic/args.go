@@ -3,9 +3,9 @@
 package nic
 
 import (
-	"encoding/binary"
-	"fmt"
 	"time"
+
+	"mori/native/abi"
 )
 
 // Args are what a kernel is handed.
@@ -16,20 +16,14 @@ type Args interface {
 	Append(b []byte) []byte
 }
 
-// Memory is registered memory: struct Memory of native/include/mori/nic/queue.hpp.
-type Memory struct {
-	Addr, Bytes uint64
-	LKey, RKey  uint32
-}
-
 // Interchange fills memory with a value, writes it to the peer's and waits for the completion, so
 // often. The blocks of the grid share the bytes out, each at most 1 GiB.
 type Interchange struct {
 	Queue   uint64 // address of the view
 	Outcome uint64 // address; Run has its own
 	Limit   time.Duration
-	Mine    Memory
-	Peer    Memory
+	Mine    abi.NICMemory
+	Peer    abi.NICMemory
 	Bytes   uint64
 	Rounds  uint64
 	Value   uint8 // in the last round; one less in the round before, and so on
@@ -50,9 +44,9 @@ type PingPong struct {
 	Queue   uint64
 	Outcome uint64
 	Limit   time.Duration
-	Mine    Memory // what is sent
-	Inbox   Memory // where the peer's arrives
-	Peer    Memory // the peer's inbox
+	Mine    abi.NICMemory // what is sent
+	Inbox   abi.NICMemory // where the peer's arrives
+	Peer    abi.NICMemory // the peer's inbox
 	Flag    uint64
 	Bytes   uint64 // of the payload
 	Rounds  uint64
@@ -65,23 +59,11 @@ type Post struct {
 	Queue   uint64
 	Outcome uint64
 	Limit   time.Duration
-	Work    uint64 // address of Count entries of WorkBytes, as Work.Append writes them
+	Work    uint64 // address of Count abi.NICWork
 	Count   uint64
-	Posters Posters
+	Posters abi.NICPosters
 	Window  uint32 // pieces of a poster that are pending at most; 0: as many as the ring has room for
 }
-
-// Posters says who posts a piece of a list.
-type Posters uint32
-
-// Each thread its own, a warp together, a block together, and each lane of a warp its own with one
-// doorbell for all.
-const (
-	Threads Posters = iota
-	Warps
-	Blocks
-	Lanes
-)
 
 func (Interchange) Kernel() string { return "mori_nic_interchange" }
 func (Verify) Kernel() string      { return "mori_nic_verify" }
@@ -89,19 +71,30 @@ func (PingPong) Kernel() string    { return "mori_nic_ping_pong" }
 func (Post) Kernel() string        { return "mori_nic_post" }
 
 func (a Interchange) Append(b []byte) []byte {
-	return appendAll(b, a.Queue, a.Outcome, limit(a.Limit), a.Mine, a.Peer, a.Bytes, a.Rounds, uint32(a.Value), a.Rank)
+	return append(b, abi.Bytes(&abi.NICInterchangeArgs{
+		Queue: a.Queue, Outcome: a.Outcome, Limit: limit(a.Limit), Mine: a.Mine, Peer: a.Peer, Bytes: a.Bytes,
+		Rounds: a.Rounds, Value: uint32(a.Value), Rank: a.Rank,
+	})...)
 }
 
 func (a Verify) Append(b []byte) []byte {
-	return appendAll(b, a.Memory, a.Outcome, a.Bytes, uint64(a.Value))
+	return append(b, abi.Bytes(&abi.NICVerifyArgs{
+		Memory: a.Memory, Outcome: a.Outcome, Bytes: a.Bytes, Value: uint64(a.Value),
+	})...)
 }
 
 func (a PingPong) Append(b []byte) []byte {
-	return appendAll(b, a.Queue, a.Outcome, limit(a.Limit), a.Mine, a.Inbox, a.Peer, a.Flag, a.Bytes, a.Rounds, one(a.Begins), one(a.Atomic))
+	return append(b, abi.Bytes(&abi.NICPingPongArgs{
+		Queue: a.Queue, Outcome: a.Outcome, Limit: limit(a.Limit), Mine: a.Mine, Inbox: a.Inbox, Peer: a.Peer,
+		Flag: a.Flag, Bytes: a.Bytes, Rounds: a.Rounds, Begins: one(a.Begins), Atomic: one(a.Atomic),
+	})...)
 }
 
 func (a Post) Append(b []byte) []byte {
-	return appendAll(b, a.Queue, a.Outcome, limit(a.Limit), a.Work, a.Count, uint32(a.Posters), a.Window)
+	return append(b, abi.Bytes(&abi.NICPostArgs{
+		Queue: a.Queue, Outcome: a.Outcome, Limit: limit(a.Limit), Work: a.Work, Count: a.Count, Posters: a.Posters,
+		Window: a.Window,
+	})...)
 }
 
 func limit(d time.Duration) uint64 { return uint64(max(d, 0)) }
@@ -111,15 +104,4 @@ func one(yes bool) uint32 {
 		return 1
 	}
 	return 0
-}
-
-// appendAll appends numbers and structs of them, little-endian, without gaps.
-func appendAll(b []byte, values ...any) []byte {
-	for _, v := range values {
-		var err error
-		if b, err = binary.Append(b, binary.LittleEndian, v); err != nil {
-			panic(fmt.Sprintf("append %T: %v", v, err)) // all have a fixed size
-		}
-	}
-	return b
 }

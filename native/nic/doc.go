@@ -10,8 +10,8 @@
 //
 // A GPU runs the same kernels from the module of the queue's family, "nic_mlx5", "nic_bnxt" or
 // "nic_ionic": the function of args.Kernel() takes args.Append(nil) as its one argument, aligned to
-// 8. There the Outcome is in memory that the host gives and reads (OutcomeBytes, zeroed;
-// ParseOutcome), and the queue's view belongs in the GPU's own memory.
+// 8. There the host gives zeroed memory for the Outcome and reads it. The queue's view belongs in
+// the GPU's own memory.
 //
 // Addresses are numbers, and memory must be there until Run returns: kernels read and write it.
 // They end by themselves, since all their waits have limits; what a wait was for is in the outcome.

@@ -5,6 +5,8 @@ package nic
 import (
 	"errors"
 	"fmt"
+
+	"mori/native/abi"
 )
 
 var (
@@ -20,36 +22,19 @@ var (
 	ErrCompletion = errors.New("the NIC completed work with an error")
 )
 
-// Values of Outcome.Status and of a queue's status, see native/include/mori/nic/queue.hpp.
-const (
-	StatusOK       = 0
-	StatusStalled  = 0x10000
-	StatusTimedOut = 0x20000
-	StatusRefused  = 0x40000
-)
-
-// StatusErr says what a queue's status means; nil for StatusOK.
+// StatusErr says what a queue's status means; nil for abi.NICOK.
 func StatusErr(status uint64) error {
 	switch {
-	case status == StatusOK:
+	case status == abi.NICOK:
 		return nil
-	case status == StatusStalled:
+	case status == abi.NICStalled:
 		return ErrStalled
-	case status == StatusTimedOut:
+	case status == abi.NICTimedOut:
 		return ErrTimedOut
-	case status == StatusRefused:
+	case status == abi.NICRefused:
 		return ErrRefused
 	case status <= 0xffff:
 		return fmt.Errorf("syndrome %#02x, vendor syndrome %#02x: %w", status&0xff, status>>8, ErrCompletion)
 	}
 	return fmt.Errorf("unknown status %#x", status)
-}
-
-// Err is why the kernel did not do all it should; nil if it did. It does not look at Wrong.
-func (o *Outcome) Err() error {
-	err := StatusErr(o.Status)
-	if r := o.Report; err != nil && r.Ready != 0 {
-		return fmt.Errorf("%w (rank %d waited at %#[4]x for value %[3]d of rank %[6]d, and last saw %[5]d)", err, r.Rank, r.Expected, r.Address, r.Seen, r.Peer)
-	}
-	return err
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"mori/native/abi"
 )
 
 var small = Grid{Blocks: 2, Threads: 2 * WarpThreads}
@@ -15,19 +17,13 @@ var small = Grid{Blocks: 2, Threads: 2 * WarpThreads}
 // TestKernelsTakeTheirArguments: the C++ side compares sizes with its structs before it runs
 // anything.
 func TestKernelsTakeTheirArguments(t *testing.T) {
-	queue := addrOf(memory(t, 128)) // all zeros: nothing may be posted to it, and nothing is
+	queue := addrOf(memory(t, abi.NICQueueBytes)) // all zeros: nothing may be posted to it, and nothing is
 	for _, a := range []Args{
 		Interchange{Queue: queue}, Verify{}, PingPong{Queue: queue}, Post{Queue: queue},
 	} {
 		if out, err := Run(small, a); err != nil || out.Err() != nil || out.Done != 0 {
 			t.Errorf("%s without anything to do: %v, %+v", a.Kernel(), err, out)
 		}
-	}
-	if n := len((&Work{}).Append(nil)); n != WorkBytes {
-		t.Errorf("a piece of work has %d bytes, want %d", n, WorkBytes)
-	}
-	if n := binary.Size(Outcome{}); n != OutcomeBytes {
-		t.Errorf("an outcome has %d bytes, want %d", n, OutcomeBytes)
 	}
 }
 
@@ -76,13 +72,13 @@ func TestNobodyAnswers(t *testing.T) {
 	for i := 1024 + 63; i < 2048; i += 64 {
 		rings[i] = 0xf0 // no completion
 	}
-	view := memory(t, 128)
-	for i, v := range []uint64{base, base + 2048, base + 1024, base + 2056, base + 2064, 4<<32 | 4, 1<<32 | 0x123456} {
-		binary.LittleEndian.PutUint64(view[8*i:], v)
-	}
-	binary.LittleEndian.PutUint64(view[96:], base+3072)
+	view := memory(t, abi.NICQueueBytes)
+	copy(view, abi.Bytes(&abi.NICQueue{
+		SQ: base, DBR: base + 2048, CQ: base + 1024, CQDBR: base + 2056, UAR: base + 2064, SQLog: 4, CQLog: 4,
+		QPN: 0x123456, Provider: uint32(abi.NICProviderMLX5), Kept: base + 3072,
+	}))
 	out, err := Run(Grid{1, 4}, Interchange{
-		Queue: addrOf(view), Limit: 20 * time.Millisecond, Mine: Memory{Addr: base + 3584, Bytes: 64, LKey: 1}, Bytes: 16, Rounds: 3, Value: 42, Rank: 1,
+		Queue: addrOf(view), Limit: 20 * time.Millisecond, Mine: abi.NICMemory{Addr: base + 3584, Bytes: 64, LKey: 1}, Bytes: 16, Rounds: 3, Value: 42, Rank: 1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +108,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestStatusErr(t *testing.T) {
 	for status, want := range map[uint64]error{
-		StatusOK: nil, StatusStalled: ErrStalled, StatusTimedOut: ErrTimedOut, StatusRefused: ErrRefused, 0x7713: ErrCompletion, 5: ErrCompletion,
+		abi.NICOK: nil, abi.NICStalled: ErrStalled, abi.NICTimedOut: ErrTimedOut, abi.NICRefused: ErrRefused, 0x7713: ErrCompletion, 5: ErrCompletion,
 	} {
 		if err := StatusErr(status); !errors.Is(err, want) {
 			t.Errorf("status %#x is %v, want %v", status, err, want)

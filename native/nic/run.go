@@ -32,13 +32,14 @@ func Run(g Grid, a Args) (Outcome, error) {
 	}
 	name := C.CString(a.Kernel())
 	defer C.free(unsafe.Pointer(name))
-	args, out := a.Append(nil), make([]byte, OutcomeBytes)
-	rc := C.mori_nic_run(name, C.uint32_t(g.Blocks), C.uint32_t(g.Threads), unsafe.Pointer(&args[0]), C.uint64_t(len(args)), unsafe.Pointer(&out[0]))
+	args := a.Append(nil)
+	var out Outcome
+	rc := C.mori_nic_run(name, C.uint32_t(g.Blocks), C.uint32_t(g.Threads), unsafe.Pointer(&args[0]), C.uint64_t(len(args)), unsafe.Pointer(&out.NICOutcome))
 	switch rc {
 	case C.MORI_NIC_NO_KERNEL:
 		return Outcome{}, fmt.Errorf("run %s: no such kernel", a.Kernel())
 	case C.MORI_NIC_ARGS:
 		return Outcome{}, fmt.Errorf("run %s: it does not take %d bytes of arguments", a.Kernel(), len(args))
 	}
-	return ParseOutcome(out), nil
+	return out, nil
 }

@@ -2,15 +2,11 @@
 // The kernels of interchange.cpp, on threads.
 #include "../kernels/proxy/interchange.cpp"
 
-#include <string.h>
-
 #include "proxy.h"
 
-void mori_proxy_run_interchange(uint32_t threads, int send, const void* side, void* out) {
-    Side mine;
-    memcpy(&mine, side, sizeof mine);
-    Outcome found{};
-    mine.outcome = &found;
+void mori_proxy_run_interchange(uint32_t threads, int send, const void* side, void* outcome) {
+    InterchangeSide mine = *static_cast<const InterchangeSide*>(side);
+    mine.outcome = static_cast<mori::proxy::InterchangeOutcome*>(outcome);
     mori::device::cpu::launch(1, threads, [=] {
         if (send != 0) {
             mori_proxy_interchange_send(mine);
@@ -18,5 +14,4 @@ void mori_proxy_run_interchange(uint32_t threads, int send, const void* side, vo
             mori_proxy_interchange_receive(mine);
         }
     });
-    memcpy(out, &found, sizeof found);
 }

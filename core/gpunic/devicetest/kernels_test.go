@@ -14,6 +14,7 @@ import (
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/mlx5test"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 )
 
@@ -72,7 +73,7 @@ func TestPingPong(t *testing.T) {
 			group.Add(1)
 			go func() {
 				defer group.Done()
-				at := func(m nic.Memory) nic.Memory { m.Addr += inbox; return m }
+				at := func(m abi.NICMemory) abi.NICMemory { m.Addr += inbox; return m }
 				outs[i], errs[i] = nic.Run(nic.Grid{Blocks: 1, Threads: 8}, nic.PingPong{
 					Queue: me.view, Limit: patience, Mine: me.memory(), Inbox: at(me.memory()), Peer: at(sides[1-i].memory()),
 					Flag: 4096, Bytes: 1000, Rounds: rounds, Begins: i == 0, Atomic: s.seed%2 == 0,
@@ -102,13 +103,13 @@ func TestSendsAndImmediates(t *testing.T) {
 	for i := range 100 {
 		a.mem[i] = byte(i + 1)
 	}
-	l := &list{a: a, b: b, work: []nic.Work{
-		{Kind: nic.Send, Local: a.addr(0), Bytes: 100, LKey: a.memory().LKey},
-		{Kind: nic.Send, Flags: nic.Immediate | nic.Solicited, Immediate: 0xdecade},
-		{Kind: nic.Write, Flags: nic.Immediate, Immediate: 7, Local: a.addr(0), Remote: b.addr(4096), Bytes: 50, LKey: a.memory().LKey, RKey: b.memory().RKey},
+	l := &list{a: a, b: b, work: []abi.NICWork{
+		{Kind: abi.NICKindSend, Local: a.addr(0), Bytes: 100, LKey: a.memory().LKey},
+		{Kind: abi.NICKindSend, Flags: abi.NICImmediate | abi.NICSolicited, Immediate: 0xdecade},
+		{Kind: abi.NICKindWrite, Flags: abi.NICImmediate, Immediate: 7, Local: a.addr(0), Remote: b.addr(4096), Bytes: 50, LKey: a.memory().LKey, RKey: b.memory().RKey},
 	}}
 	a.run(nic.Grid{Blocks: 1, Threads: nic.WarpThreads}, nic.Post{
-		Queue: a.view, Limit: patience, Work: l.raw(t), Count: 3, Posters: nic.Blocks,
+		Queue: a.view, Limit: patience, Work: l.raw(t), Count: 3, Posters: abi.NICPostersBlock,
 	})
 	for i, want := range []struct {
 		opcode uint8
@@ -134,13 +135,13 @@ func TestSendsAndImmediates(t *testing.T) {
 func TestErrorsEndAllPosters(t *testing.T) {
 	for i := range vendors {
 		v := &vendors[i]
-		for posters := nic.Threads; posters <= nic.Lanes; posters++ {
+		for posters := abi.NICPostersThread; posters <= abi.NICPostersLanes; posters++ {
 			s := v.seeded(uint64(posters))
 			s.chaos = func(c *emu.Chaos) { c.Loss = 0 } // the peer says once why it ends
 			a, b := pair(t, s)
 			l := &list{a: a, b: b}
 			for i := range 60 {
-				l.work = append(l.work, nic.Work{Kind: nic.Write, Local: a.addr(0), Remote: b.addr(64 * i), Bytes: 64, LKey: a.memory().LKey, RKey: b.memory().RKey})
+				l.work = append(l.work, abi.NICWork{Kind: abi.NICKindWrite, Local: a.addr(0), Remote: b.addr(64 * i), Bytes: 64, LKey: a.memory().LKey, RKey: b.memory().RKey})
 			}
 			l.work[23].RKey ^= 0x100
 			post := nic.Post{Queue: a.view, Limit: patience, Work: l.raw(t), Count: 60, Posters: posters}

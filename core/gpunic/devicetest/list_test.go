@@ -10,6 +10,7 @@ import (
 
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 )
 
@@ -27,7 +28,7 @@ type list struct {
 	a, b  *side
 	most  int // bytes that an entry takes along
 	kinds int // the first so many, from Write on
-	work  []nic.Work
+	work  []abi.NICWork
 	local []byte // what a's memory must be at the end, and b's
 	there []byte
 	adds  []int // offsets where those come
@@ -49,7 +50,7 @@ func newList(s *setup, a, b *side) *list {
 
 func (l *list) add(at int) {
 	n := l.rnd.IntN(slotBytes)
-	w := nic.Work{
+	w := abi.NICWork{
 		Remote: l.b.addr(at), Local: l.a.addr(at), Bytes: uint64(n), RKey: l.b.memory().RKey, LKey: l.a.memory().LKey,
 		Value: l.rnd.Uint64(), CompareMask: l.rnd.Uint64(), ValueMask: l.rnd.Uint64(),
 	}
@@ -60,39 +61,39 @@ func (l *list) add(at int) {
 		binary.LittleEndian.PutUint64(here, old)
 		binary.LittleEndian.PutUint64(there, v)
 	}
-	switch w.Kind = nic.Kind(1 + l.rnd.IntN(l.kinds)); w.Kind {
-	case nic.Write:
+	switch w.Kind = abi.NICKind(1 + l.rnd.IntN(l.kinds)); w.Kind {
+	case abi.NICKindWrite:
 		copy(there, here[:n])
-	case nic.WriteInline:
+	case abi.NICKindWriteInline:
 		n %= l.most + 1
 		w.Bytes = uint64(n)
 		copy(there, here[:n])
-	case nic.WriteValue:
+	case abi.NICKindWriteValue:
 		n = 1 + n%8
 		w.Bytes = uint64(n)
 		copy(there[:n], binary.LittleEndian.AppendUint64(nil, w.Value))
-	case nic.Read:
+	case abi.NICKindRead:
 		copy(here, there[:n])
-	case nic.CompareSwap:
+	case abi.NICKindCompareSwap:
 		if w.Compare = old; n%2 == 0 {
 			word(w.Value)
 		} else {
 			w.Compare++
 			word(old)
 		}
-	case nic.MaskedCompareSwap: // of five segments: in two blocks
+	case abi.NICKindMaskedCompareSwap: // of five segments: in two blocks
 		w.Compare = old ^ ^w.CompareMask
 		word(old&^w.ValueMask | w.Value&w.ValueMask)
-	case nic.MaskedFetchAdd:
+	case abi.NICKindMaskedFetchAdd:
 		w.ValueMask = 1 << 63 // one field
 		word(old + w.Value)
 	default:
-		w.Kind, w.Bytes, w.Value, w.Remote = nic.FetchAdd, 8, 1, l.b.addr(sharedAt)
+		w.Kind, w.Bytes, w.Value, w.Remote = abi.NICKindFetchAdd, 8, 1, l.b.addr(sharedAt)
 		l.adds = append(l.adds, at)
 		l.sum++
 	}
 	if l.rnd.IntN(8) == 0 {
-		w.Flags |= nic.Fenced
+		w.Flags |= abi.NICFenced
 	}
 	l.work = append(l.work, w)
 }
@@ -133,16 +134,12 @@ func firstDifference(a, b []byte) int {
 // raw is the list as the kernel reads it, in memory that stays.
 func (l *list) raw(t *testing.T) uint64 {
 	t.Helper()
-	b, err := sys.Alloc(nic.WorkBytes * len(l.work))
+	b, err := sys.Alloc(abi.NICWorkBytes * len(l.work))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sys.Free(b) })
-	var out []byte
-	for i := range l.work {
-		out = l.work[i].Append(out)
-	}
-	copy(b, out)
+	copy(b, abi.SliceBytes(l.work))
 	return sys.AddrOf(b)
 }
 
@@ -153,7 +150,7 @@ func TestLists(t *testing.T) {
 		a, b := pair(t, s)
 		l := newList(&s, a, b)
 		out := a.run(grid, nic.Post{
-			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: nic.Posters(s.seed % 4), Window: uint32(s.seed % 3),
+			Queue: a.view, Limit: patience, Work: l.raw(t), Count: uint64(len(l.work)), Posters: abi.NICPosters(s.seed % 4), Window: uint32(s.seed % 3),
 		})
 		if out.Done != uint64(len(l.work)) {
 			t.Errorf("%d pieces were posted, want %d", out.Done, len(l.work))

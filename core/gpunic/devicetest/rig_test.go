@@ -11,6 +11,7 @@ import (
 	"mori/core/gpunic/emu"
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 )
 
@@ -35,14 +36,13 @@ type side struct {
 }
 
 // memory is the side's region as kernels see it.
-func (s *side) memory() nic.Memory { return nic.Memory(s.region.View()) }
+func (s *side) memory() abi.NICMemory { return s.region.View() }
 
 func (s *side) addr(at int) uint64 { return sys.AddrOf(s.mem) + uint64(at) }
 
 // state is the queue's view as the device has left it.
-func (s *side) state() (v mlx5.QueueView) {
-	v.Parse(sys.Bytes(s.view, mlx5.QueueViewBytes))
-	return v
+func (s *side) state() abi.NICQueue {
+	return sys.Slice[abi.NICQueue](s.view, 1)[0]
 }
 
 // run runs a kernel that must do all it should.

@@ -12,6 +12,7 @@ import (
 	"mori/core/gpunic/ionic"
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 	"mori/native/nic"
 )
 
@@ -67,16 +68,16 @@ func each(t *testing.T, every uint64, test func(t *testing.T, s setup)) {
 func (e *side) vendorView(s *setup) {
 	e.t.Helper()
 	v := e.queue.View()
-	v.SQLog, v.DBR, v.Provider = s.queue.CQLog, 0, mlx5.ProviderIonic
-	annex := mlx5.AnnexView{CQN: e.queue.CQN(), Spare: 1 + uint32(s.seed%3), Version: 1}
+	v.SQLog, v.DBR, v.Provider = s.queue.CQLog, 0, uint32(abi.NICProviderIonic)
+	annex := abi.NICAnnex{CQN: e.queue.CQN(), Spare: 1 + uint32(s.seed%3), Version: 1}
 	switch s.vendor.family {
 	case "bnxt":
-		v.Provider = mlx5.ProviderBnxt
+		v.Provider = uint32(abi.NICProviderBnxt)
 		annex.MSN, annex.PSN = v.SQ+bnxt.EntryBytes<<v.SQLog, uint64(e.queue.End().PSN)
 	case "ionic2":
 		annex.Version = 2
 	}
-	const keptAt = mlx5.QueueViewBytes + mlx5.AnnexViewBytes
+	const keptAt = abi.NICQueueBytes + abi.NICAnnexBytes
 	b, err := sys.Alloc(keptAt + 4<<v.SQLog)
 	if err != nil {
 		e.t.Fatal(err)
@@ -84,15 +85,13 @@ func (e *side) vendorView(s *setup) {
 	e.t.Cleanup(func() { _ = sys.Free(b) })
 	e.view = sys.AddrOf(b)
 	v.Kept = e.view + keptAt
-	v.Put(b)
-	annex.Put(b[mlx5.QueueViewBytes:])
+	copy(b, append(abi.Bytes(&v), abi.Bytes(&annex)...))
 }
 
 // TestTheTableOfPacketsIsRead: a poster that is out of step with the NIC's packets gets an error.
 func TestTheTableOfPacketsIsRead(t *testing.T) {
 	a, b := pair(t, vendors[1].seeded(0))
-	psn := a.view + mlx5.QueueViewBytes + 64 // AnnexView.PSN
-	sys.Store64(psn, sys.Load64(psn)+1)
+	sys.Slice[abi.NICAnnex](a.view+abi.NICQueueBytes, 1)[0].PSN++
 	out, err := nic.Run(grid, nic.Interchange{
 		Queue: a.view, Limit: patience, Mine: a.memory(), Peer: b.memory(), Bytes: 1024, Rounds: 1, Value: 42,
 	})

@@ -16,28 +16,29 @@ import (
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/mlx5test"
 	"mori/core/internal/sys"
+	"mori/native/abi"
 )
 
 // childWire is set for the process that TestTwoProcesses starts: the test binary again.
 const childWire = "MORI_EMU_TEST_CHILD"
 
 // An introduction is what one process sends the other, as a line of text.
-func introduction(q *mlx5.Queue, r mlx5.MemoryView) string {
-	b := make([]byte, mlx5.RemoteEndBytes+mlx5.MemoryViewBytes)
+func introduction(q *mlx5.Queue, r abi.NICMemory) string {
+	b := make([]byte, mlx5.RemoteEndBytes+abi.NICMemoryBytes)
 	q.End().Put(b)
-	r.Put(b[mlx5.RemoteEndBytes:])
+	copy(b[mlx5.RemoteEndBytes:], abi.Bytes(&r))
 	return hex.EncodeToString(b)
 }
 
-func parseIntroduction(line string) (end mlx5.RemoteEnd, memory mlx5.MemoryView, err error) {
+func parseIntroduction(line string) (end mlx5.RemoteEnd, memory abi.NICMemory, err error) {
 	b, err := hex.DecodeString(line)
-	if err == nil && len(b) != mlx5.RemoteEndBytes+mlx5.MemoryViewBytes {
+	if err == nil && len(b) != mlx5.RemoteEndBytes+abi.NICMemoryBytes {
 		err = fmt.Errorf("%d bytes", len(b))
 	}
 	if err != nil {
 		return end, memory, err
 	}
-	memory.Parse(b[mlx5.RemoteEndBytes:])
+	copy(abi.Bytes(&memory), b[mlx5.RemoteEndBytes:])
 	return end, memory, end.Parse(b)
 }
 

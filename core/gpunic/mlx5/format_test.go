@@ -5,7 +5,6 @@ package mlx5
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -170,44 +169,6 @@ func TestMessagesComeBack(t *testing.T) {
 		if err := Decode(make([]byte, m.size()-1), m); !errors.Is(err, ErrFormat) {
 			t.Errorf("%T of too few bytes: %v", m, err)
 		}
-	}
-}
-
-// TestViewLayout holds the views' fields at the places that native/include/mori/nic/queue.hpp gives
-// them.
-func TestViewLayout(t *testing.T) {
-	want := map[string]uintptr{
-		"SQ": 0, "DBR": 8, "CQ": 16, "CQDBR": 24, "UAR": 32, "SQLog": 40, "CQLog": 44, "QPN": 48, "Provider": 52, "Flags": 56, "MTU": 60,
-		"Reserved": 64, "Published": 72, "Completed": 80, "Status": 88, "Kept": 96, "Polled": 104, "PollLock": 112, "Bells": 120,
-	}
-	q := reflect.TypeOf(QueueView{})
-	if q.Size() != QueueViewBytes || q.NumField() != len(want) {
-		t.Errorf("a queue's view has %d bytes and %d fields", q.Size(), q.NumField())
-	}
-	for i := range q.NumField() {
-		if f := q.Field(i); want[f.Name] != f.Offset {
-			t.Errorf("%s is at %d, want %d", f.Name, f.Offset, want[f.Name])
-		}
-	}
-	b := make([]byte, QueueViewBytes)
-	v := QueueView{SQ: 1, QPN: 0x01020304, Bells: 0xff}
-	v.Put(b)
-	if b[0] != 1 || b[48] != 4 || b[120] != 0xff {
-		t.Errorf("%x", b)
-	}
-	var back QueueView
-	if back.Parse(b); back != v {
-		t.Errorf("%+v came back as %+v", v, back)
-	}
-	annex := AnnexView{MSN: 1, CQN: 2, Spare: 3, Version: 4, PSN: 5}
-	annex.Put(b)
-	if b[0] != 1 || b[8] != 2 || b[12] != 3 || b[16] != 4 || b[64] != 5 {
-		t.Errorf("an annex: %x", b)
-	}
-	m := MemoryView{Addr: 1, Bytes: 2, LKey: 3, RKey: 4}
-	m.Put(b)
-	if got := fmt.Sprintf("%x", b[:MemoryViewBytes]); got != "010000000000000002000000000000000300000004000000" {
-		t.Errorf("a region's view: %s", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"mori/core/internal/sys"
+	"mori/native/abi"
 )
 
 // A QueueConfig is what a queue is to be. The zero value of each field but SQLog is a good choice.
@@ -17,8 +18,8 @@ type QueueConfig struct {
 	CQLog uint32 // 1<<CQLog completions; 0 is as many as blocks, so that the queue cannot overrun
 	RQLog uint32 // 1<<RQLog entries of ReceiveBytes to receive into; 0 is no receive queue
 
-	Collapsed bool // one completion entry that each completion overwrites: FlagCollapsed
-	NoDBR     bool // the NIC takes the producer index from the doorbell: FlagNoDBR. Not all NICs can
+	Collapsed bool // one completion entry that each completion overwrites: abi.NICCollapsed
+	NoDBR     bool // the NIC takes the producer index from the doorbell: abi.NICNoDBR. Not all NICs can
 
 	// Memory of Bytes() bytes at Addr that the queue's rings and doorbell records lie in, on a page
 	// boundary and zeroed; the caller keeps it until after Close. Device is its address in the view. 0
@@ -47,7 +48,7 @@ func (c *QueueConfig) plan() (p plan) {
 		p.dbr += round(CQEBytes << c.RQLog)
 	}
 	p.view = p.dbr + pageBytes
-	p.kept = p.view + QueueViewBytes
+	p.kept = p.view + abi.NICQueueBytes
 	p.end = round(p.kept + 4<<c.SQLog)
 	return p
 }
@@ -167,8 +168,7 @@ func (q *Queue) build() error {
 	if err := q.init(); err != nil {
 		return err
 	}
-	v := q.View()
-	v.Put(sys.Bytes(q.base+q.plan.view, QueueViewBytes))
+	sys.Slice[abi.NICQueue](q.base+q.plan.view, 1)[0] = q.View()
 	return nil
 }
 
@@ -269,20 +269,20 @@ func (q *Queue) clear() {
 func (q *Queue) ViewAddr() uint64 { return q.cfg.Device + q.plan.view }
 
 // View is the queue as device code sees it before the first entry.
-func (q *Queue) View() QueueView {
-	v := QueueView{
+func (q *Queue) View() abi.NICQueue {
+	v := abi.NICQueue{
 		SQ: q.cfg.Device + q.cfg.sqOffset(), DBR: q.cfg.Device + q.plan.dbr + dbrOfQP,
 		CQ: q.cfg.Device + q.plan.cq, CQDBR: q.cfg.Device + q.plan.dbr + dbrOfCQ, UAR: q.uar,
-		SQLog: q.cfg.SQLog, CQLog: q.cfg.CQLog, QPN: q.qpn, Provider: ProviderMLX5, Kept: q.cfg.Device + q.plan.kept, MTU: uint32(q.mtu()),
+		SQLog: q.cfg.SQLog, CQLog: q.cfg.CQLog, QPN: q.qpn, Provider: uint32(abi.NICProviderMLX5), Kept: q.cfg.Device + q.plan.kept, MTU: uint32(q.mtu()),
 	}
 	if q.cfg.Collapsed {
-		v.Flags |= FlagCollapsed
+		v.Flags |= abi.NICCollapsed
 	}
 	if q.cfg.NoDBR {
-		v.Flags |= FlagNoDBR
+		v.Flags |= abi.NICNoDBR
 	}
 	if q.dev.info.Emulated {
-		v.Flags |= FlagEmulated
+		v.Flags |= abi.NICEmulated
 	}
 	return v
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"sync"
+
+	"mori/native/abi"
 )
 
 // Access is what a region may be used for, beyond being read by its owner's work.
@@ -80,8 +82,8 @@ func (r *Region) make(access Access) (err error) {
 }
 
 // View is the region as device code names it.
-func (r *Region) View() MemoryView {
-	return MemoryView{Addr: r.addr, Bytes: r.n, LKey: r.key, RKey: r.key}
+func (r *Region) View() abi.NICMemory {
+	return abi.NICMemory{Addr: r.addr, Bytes: r.n, LKey: r.key, RKey: r.key}
 }
 
 // Close takes the memory away from the NIC: work that names it ends in error from then on.

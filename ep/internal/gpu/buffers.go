@@ -7,6 +7,7 @@ import (
 
 	"mori/core/device"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
 
 // buffers is the memory of an op on a GPU.
@@ -36,12 +37,12 @@ func (b *buffers) allocate(dev *device.Device, c *plan.Config, h *hosts) (err er
 	choices := c.MaxNumInpToken * c.TopK
 	parts := []part{
 		{&b.at.received, int(c.OwnBytes())},
-		{&b.at.op, opBytes}, {&b.at.progress, progressBytes},
+		{&b.at.op, abi.EPOpBytes}, {&b.at.progress, abi.EPProgressBytes},
 		{&b.at.slots, choices * plan.Int32Bytes}, {&b.at.weights, choices * plan.Float32Bytes},
 		{&b.at.packed, c.MaxRecv() * c.TopK * plan.Int32Bytes}, {&b.at.packedRows, plan.Int32Bytes},
 	}
 	if h != nil {
-		parts = append(parts, part{&b.at.hosts, hostsBytes}, part{&b.at.hostsProgress, hostsProgressBytes})
+		parts = append(parts, part{&b.at.hosts, abi.EPHostsBytes}, part{&b.at.hostsProgress, abi.EPHostsProgressBytes})
 	}
 	if h.sums() {
 		parts = append(parts, part{&b.at.places, h.peers(c) * c.MaxNumInpToken * plan.Int32Bytes})

@@ -9,6 +9,7 @@ import (
 	"mori/ep/internal/call"
 	"mori/ep/internal/launch"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
 
 // calls checks the calls of an op and launches their kernels on the current stream.
@@ -41,8 +42,8 @@ type lastDispatch struct {
 // A sentCall is a call that was sent and has not been received. The zero value is none.
 type sentCall struct {
 	kind     sentKind
-	dispatch dispatchArgs
-	combine  combineArgs
+	dispatch abi.EPDispatchArgs
+	combine  combineCall
 	grid     device.Grid
 }
 
@@ -83,8 +84,8 @@ func (c *calls) dispatch(b call.Batch, phases uint32) error {
 	if err != nil {
 		return fmt.Errorf("dispatch %d tokens: %w", b.N, err)
 	}
-	f, grid := c.dispatchKernel(c.chooser.Choose(b.Launch, launch.Dispatch, b.N, a.rowBytes), a.rowBytes)
-	if err := c.launch("dispatch", f, grid, c.withHosts(a.marshal(&c.args, c.at.op, phases))); err != nil {
+	f, grid := c.dispatchKernel(c.chooser.Choose(b.Launch, launch.Dispatch, b.N, a.RowBytes), a.RowBytes)
+	if err := c.launch("dispatch", f, grid, c.packDispatch(&a, phases)); err != nil {
 		return err
 	}
 	c.last = lastDispatch{tokens: b.N, weights: b.Weights != 0, recorded: b.Route == nil}
@@ -95,7 +96,7 @@ func (c *calls) dispatch(b call.Batch, phases uint32) error {
 }
 
 // dispatchArgs returns an error if the call does not fit the op.
-func (c *calls) dispatchArgs(b call.Batch) (a dispatchArgs, err error) {
+func (c *calls) dispatchArgs(b call.Batch) (a abi.EPDispatchArgs, err error) {
 	if err := c.usable(); err != nil {
 		return a, err
 	}
@@ -103,13 +104,13 @@ func (c *calls) dispatchArgs(b call.Batch) (a dispatchArgs, err error) {
 	if err != nil {
 		return a, err
 	}
-	a = dispatchArgs{input: b.Input, indices: b.Indices, weights: b.Weights, rowBytes: rowBytes,
-		tokens: uint32(b.N), signature: uint32(b.Signature(rowBytes))}
+	a = abi.EPDispatchArgs{Op: c.at.op, Input: b.Input, Indices: b.Indices, Weights: b.Weights, RowBytes: rowBytes,
+		Tokens: uint32(b.N), Signature: uint32(b.Signature(rowBytes))}
 	if n := c.layout.ScaleBytes(); b.Scales != 0 && n != 0 {
-		a.scales, a.scaleBytes = b.Scales, uint32(n)
+		a.Scales, a.ScaleBytes = b.Scales, uint32(n)
 	}
 	if b.Route != nil {
-		a.route = b.Route.Slots
+		a.Route = b.Route.Slots
 	}
 	return a, nil
 }
@@ -135,19 +136,19 @@ func (c *calls) DispatchRecv() (rows int, err error) {
 	if c.hosts != nil { // it copies records of other hosts to their slots
 		f, grid = c.kernels.dispatchHosts, c.sent.grid
 	}
-	args := c.withHosts(c.sent.dispatch.marshal(&c.args, c.at.op, phaseRecv))
-	if err := c.launch("dispatch_recv", f, grid, args); err != nil {
+	if err := c.launch("dispatch_recv", f, grid, c.packDispatch(&c.sent.dispatch, phaseRecv)); err != nil {
 		return -1, err
 	}
 	return -1, c.health.check()
 }
 
-// withHosts adds what kernels need to know of other hosts.
-func (c *calls) withHosts(args *device.Args) *device.Args {
-	if c.hosts != nil {
-		args.Uint64(c.at.hosts)
+// packDispatch returns the argument of the kernel of a dispatch.
+func (c *calls) packDispatch(a *abi.EPDispatchArgs, phases uint32) *device.Args {
+	a.Phases = phases
+	if c.hosts == nil {
+		return argument(&c.args, a)
 	}
-	return args
+	return argument(&c.args, &abi.EPHostsDispatchArgs{Call: *a, Hosts: c.at.hosts})
 }
 
 // Tokens returns how many tokens this rank's last dispatch had.

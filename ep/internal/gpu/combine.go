@@ -9,6 +9,7 @@ import (
 	"mori/ep/internal/call"
 	"mori/ep/internal/launch"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
 
 // Combine queues a combine.
@@ -23,10 +24,10 @@ func (c *calls) combine(out call.Output, phases uint32) error {
 	if err != nil {
 		return fmt.Errorf("combine %d rows: %w", out.Rows, err)
 	}
-	moves, rowBytes := a.input|a.weights != 0, uint64(out.Hidden)*out.Type.Size()
-	shape := c.chooser.Choose(out.Launch, combineKind(moves), int(a.tokens), rowBytes)
+	moves, rowBytes := a.Input|a.Weights != 0, uint64(out.Hidden)*out.Type.Size()
+	shape := c.chooser.Choose(out.Launch, combineKind(moves), int(a.Tokens), rowBytes)
 	f, grid := c.combineKernel(shape, moves, a.hierarchical)
-	if err := c.launch("combine", f, grid, c.withHosts(a.marshal(&c.args, c.at.op, phases))); err != nil {
+	if err := c.launch("combine", f, grid, c.packCombine(&a.EPCombineArgs, phases)); err != nil {
 		return err
 	}
 	if phases&phaseRecv == 0 {
@@ -53,7 +54,7 @@ func (c *calls) CombineRecv() error {
 		return fmt.Errorf("combine_recv: %w", err)
 	}
 	f, _ := c.combineKernel(launch.Shape{}, false, c.sent.combine.hierarchical)
-	args := c.withHosts(c.sent.combine.marshal(&c.args, c.at.op, phaseRecv))
+	args := c.packCombine(&c.sent.combine.EPCombineArgs, phaseRecv)
 	if err := c.launch("combine_recv", f, c.sent.grid, args); err != nil {
 		return err
 	}
@@ -64,7 +65,7 @@ func (c *calls) CombineRecv() error {
 func (c *calls) KeepRows(on bool) { c.keep = on }
 
 // combineArgs returns an error if the call does not fit the op.
-func (c *calls) combineArgs(out call.Output) (a combineArgs, err error) {
+func (c *calls) combineArgs(out call.Output) (a combineCall, err error) {
 	if err := c.usable(); err != nil {
 		return a, err
 	}
@@ -75,11 +76,12 @@ func (c *calls) combineArgs(out call.Output) (a combineArgs, err error) {
 	if err != nil {
 		return a, err
 	}
-	a = combineArgs{given: uint32(out.Rows), tokens: uint32(c.last.tokens), hidden: uint32(out.Hidden),
-		dtype: uint32(out.Type), weighted: out.Weighted, clearReceived: out.Route == nil && !c.keep,
-		hierarchical: c.hierarchical(out, format), signature: uint32(out.Signature(format))}
+	a = combineCall{hierarchical: c.hierarchical(out, format), EPCombineArgs: abi.EPCombineArgs{
+		Op: c.at.op, Given: uint32(out.Rows), Tokens: uint32(c.last.tokens), Hidden: uint32(out.Hidden),
+		Type: uint32(out.Type), Weighted: flag(out.Weighted), ClearReceived: flag(out.Route == nil && !c.keep),
+		Signature: uint32(out.Signature(format))}}
 	if c.hosts.sums() { // all ranks must agree whether hosts sum, and with which factors
-		a.signature = uint32(plan.Signature(uint64(a.signature), flag64(a.hierarchical), flag64(out.Weighted)))
+		a.Signature = uint32(plan.Signature(uint64(a.Signature), flag64(a.hierarchical), flag64(out.Weighted)))
 	}
 	switch {
 	case out.Rows < 0:
@@ -89,22 +91,22 @@ func (c *calls) combineArgs(out call.Output) (a combineArgs, err error) {
 	case out.Weighted && !c.last.weights && c.last.tokens > 0:
 		return a, fmt.Errorf("weighted=True after a dispatch without weights: %w", plan.ErrShape)
 	case format.Blocks != 0:
-		a.transport, a.scaleBlocks = transportBlockwise, uint32(format.Blocks)
+		a.Transport, a.ScaleBlocks = uint32(abi.EPTransportBlockwise), uint32(format.Blocks)
 	case format.Type != out.Type:
-		a.transport = transportDirect
+		a.Transport = uint32(abi.EPTransportDirect)
 	case c.pushes(out):
-		a.transport = transportPush
-		a.signature = uint32(plan.Signature(uint64(a.signature), transportPush))
+		a.Transport = uint32(abi.EPTransportPush)
+		a.Signature = uint32(plan.Signature(uint64(a.Signature), uint64(abi.EPTransportPush)))
 	}
 	// Kernels take address 0 for "in place" and "without weights", so no rows have another address.
 	if !out.InPlace {
-		a.input = max(out.Input, c.base*flag64(out.Input == 0))
+		a.Input = max(out.Input, c.base*flag64(out.Input == 0))
 	}
 	if out.HasWeights {
-		a.weights = max(out.Weights, c.base*flag64(out.Weights == 0))
+		a.Weights = max(out.Weights, c.base*flag64(out.Weights == 0))
 	}
 	if out.InPlace && !out.HasWeights {
-		a.given = uint32(c.cfg.MaxRecv())
+		a.Given = uint32(c.cfg.MaxRecv())
 	}
 	return a, c.follow(out, &a)
 }
@@ -127,7 +129,7 @@ func (c *calls) pushes(out call.Output) bool {
 }
 
 // follow adds the route of the dispatch that a combine answers, unless it is the last one.
-func (c *calls) follow(out call.Output, a *combineArgs) error {
+func (c *calls) follow(out call.Output, a *combineCall) error {
 	r := out.Route
 	switch {
 	case r == nil:
@@ -138,8 +140,17 @@ func (c *calls) follow(out call.Output, a *combineArgs) error {
 	case out.Weighted && r.N != c.last.tokens:
 		return fmt.Errorf("weighted=True with a routing handle that is not the last dispatch's, whose weights are not kept: %w", plan.ErrShape)
 	}
-	a.tokens, a.route, a.rows = uint32(r.N), r.Slots, r.RowsAt
+	a.Tokens, a.Route, a.Rows = uint32(r.N), r.Slots, r.RowsAt
 	return nil
+}
+
+// packCombine returns the argument of the kernel of a combine.
+func (c *calls) packCombine(a *abi.EPCombineArgs, phases uint32) *device.Args {
+	a.Phases = phases
+	if c.hosts == nil {
+		return argument(&c.args, a)
+	}
+	return argument(&c.args, &abi.EPHostsCombineArgs{Call: *a, Hosts: c.at.hosts})
 }
 
 // combineKernel returns the kernel of a combine, and its grid.

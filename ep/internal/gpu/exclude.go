@@ -11,17 +11,15 @@ import (
 
 	"mori/core/memory"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
-
-// epochBits are the bits of a call's number that count calls. The bits above count exclusions.
-const epochBits = 32
 
 // Exclude leaves ranks out from now on: no rank waits for them or sends to them, and choices of
 // their experts have no destination.
 //
-// No handshake is needed, because the numbers of calls continue from a multiple of 1 << epochBits
-// that all remaining ranks reach by counting exclusions. So the next dispatch waits until all of
-// them have entered it, whatever each saw of the calls before.
+// No handshake is needed, because the numbers of calls continue from a multiple of
+// 1 << abi.EPEpochShift that all remaining ranks reach by counting exclusions. So the next dispatch
+// waits until all of them have entered it, whatever each saw of the calls before.
 func (s *Side) Exclude(ranks []int) error {
 	mask := uint64(0)
 	for _, rank := range ranks {
@@ -49,7 +47,7 @@ func (s *Side) exclude(mask uint64) error {
 	if err := s.settle(); err != nil {
 		return err
 	}
-	number := uint64(s.excluded.add(mask)) << epochBits
+	number := uint64(s.excluded.add(mask)) << abi.EPEpochShift
 	if err := s.restart(number); err != nil {
 		return err
 	}
@@ -62,16 +60,14 @@ func (s *Side) exclude(mask uint64) error {
 // restart makes the numbers of calls continue from number, and sets this rank's Pulled on the
 // remaining ranks, because it reads the rows of no rank any more.
 func (s *Side) restart(number uint64) error {
-	little := binary.LittleEndian
-	pulled := little.AppendUint64(nil, number<<plan.SignatureBits)
-	counters := little.AppendUint64(little.AppendUint64(nil, number), number)
-	op := s.opWords()
+	pulled := binary.LittleEndian.AppendUint64(nil, number<<plan.SignatureBits)
+	progress := abi.EPProgress{Dispatches: number, Combines: number}
+	op := s.kernelOp()
 	t := s.aside
 	err := errors.Join(
-		t.Set(s.at.progress, 0, progressBytes),
-		t.Copy(s.at.progress, memory.AddrOf(counters), uint64(len(counters))),
+		t.Copy(s.at.progress, memory.AddrOf(abi.Bytes(&progress)), abi.EPProgressBytes),
 		t.Set(s.Received(), 0, plan.Int32Bytes),
-		t.Copy(s.at.op, memory.AddrOf(op), uint64(len(op))))
+		t.Copy(s.at.op, memory.AddrOf(abi.Bytes(&op)), abi.EPOpBytes))
 	line := s.layout.Line(s.layout.Pulled, s.cfg.Rank)
 	for pe := range s.cfg.WorldSize {
 		if s.excluded.mask()>>pe&1 == 0 && err == nil {
@@ -82,7 +78,7 @@ func (s *Side) restart(number uint64) error {
 		err = s.wait(t)
 	}
 	runtime.KeepAlive(pulled)
-	runtime.KeepAlive(counters)
-	runtime.KeepAlive(op)
+	runtime.KeepAlive(&progress)
+	runtime.KeepAlive(&op)
 	return err
 }

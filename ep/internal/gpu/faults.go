@@ -5,8 +5,10 @@ package gpu
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 	"mori/shmem"
 )
 
@@ -23,37 +25,38 @@ type faults struct {
 // fault returns why a kernel gave up, or nil if none did.
 func (f *faults) fault() error {
 	n := &f.notice
-	switch n.word32(noticeFault) {
-	case faultAborted:
+	switch n.fault() {
+	case abi.EPFaultAborted:
 		return fmt.Errorf("the calls of rank %d did not end in time and were aborted: %w", f.cfg.Rank, plan.ErrState)
-	case faultTimeout, faultMismatch, faultNetwork:
-		if n.word32(noticeReady) == 0 {
+	case abi.EPFaultTimeout, abi.EPFaultMismatch, abi.EPFaultNetwork:
+		if atomic.LoadUint32(&n.Wait.Ready) == 0 {
 			return nil // another lane is still writing the details
 		}
 		return f.waited()
-	case faultCounts:
+	case abi.EPFaultCounts:
 		return fmt.Errorf("dispatch of rank %d: %w", f.cfg.Rank, plan.ErrCounts)
-	case faultRows:
+	case abi.EPFaultRows:
 		return fmt.Errorf("combine of rank %d: the input has fewer rows than the %d that the dispatch received: %w",
-			f.cfg.Rank, int32(n.word32(noticeRows)), plan.ErrShape)
+			f.cfg.Rank, atomic.LoadInt32(&n.Rows), plan.ErrShape)
 	}
 	return nil
 }
 
 // mismatch reports whether a kernel gave up because ranks made different calls.
-func (f *faults) mismatch() bool { return f.notice.word32(noticeFault) == faultMismatch }
+func (f *faults) mismatch() bool { return f.notice.fault() == abi.EPFaultMismatch }
 
 // waited returns an error about a wait that ended without success.
 func (f *faults) waited() error {
 	n, c := &f.notice, f.cfg
-	act := f.act(n.word64(noticeAddress))
-	expected, seen, peer := n.word64(noticeExpected), n.word64(noticeSeen), n.word32(noticePeer)
+	w := &n.Wait
+	act := f.act(atomic.LoadUint64(&w.Address))
+	expected, seen, peer := atomic.LoadUint64(&w.Expected), atomic.LoadUint64(&w.Seen), atomic.LoadUint32(&w.Peer)
 	number := expected >> plan.SignatureBits
-	switch n.word32(noticeFault) {
-	case faultNetwork:
+	switch n.fault() {
+	case abi.EPFaultNetwork:
 		return fmt.Errorf("%s %d of rank %d: rank %d, on another host, is unreachable: %w",
 			act, number, c.Rank, peer, f.world.RemoteStatus(int(peer), seen))
-	case faultMismatch:
+	case abi.EPFaultMismatch:
 		const mask = 1<<plan.SignatureBits - 1
 		return fmt.Errorf("%s %d: rank %d was called with another shape or type of rows than rank %d (signature %#x, not %#x): %w",
 			act, number, peer, c.Rank, seen&mask, expected&mask, plan.ErrMismatch)
@@ -82,11 +85,11 @@ func (f *faults) act(at uint64) string {
 // overflow returns a *plan.CapError if a dispatch overflowed, once for each dispatch.
 func (f *faults) overflow() error {
 	n := &f.notice
-	number := n.word64(noticeOverflowed)
+	number := atomic.LoadUint64(&n.Overflowed)
 	if number == f.reported {
 		return nil
 	}
 	f.reported = number
-	value := func(i uint64) int { return int(int32(n.word32(noticeOverflow + 4*i))) }
+	value := func(i int) int { return int(atomic.LoadInt32(&n.Overflow[i])) }
 	return &plan.CapError{Source: f.cfg.Rank, Dest: value(0), Rows: value(1), Used: value(2), Cap: f.cfg.MaxRecv()}
 }

@@ -5,20 +5,19 @@ package gpu
 import (
 	"mori/core/device"
 	"mori/ep/internal/launch"
+	"mori/native/abi"
 )
 
 const (
 	mostStage    = 7168
 	combineStage = 3072
 	movedStage   = 1024
-	spreadStages = 4   // of a warp, in mori/device/spread_stream.hpp
 	line         = 128 // bytes; stages in shared memory are multiples of it
 )
 
-// Shared memory of a warp for stages of a number of bytes: mori/device/spread_stream.hpp and
-// copy_stream.hpp.
-func spreadShared(stage int) int { return 128 + spreadStages*stage }
-func streamShared(stage int) int { return 256 + 8*stage }
+// Shared memory of a warp for stages of a number of bytes.
+func spreadShared(stage int) int { return abi.SpreadHeadBytes + abi.SpreadStages*stage }
+func streamShared(stage int) int { return abi.StreamHeadBytes + abi.StreamStages*stage }
 
 // grid fits a shape to the device.
 func (k *kernels) grid(s launch.Shape) device.Grid {
@@ -41,7 +40,7 @@ func (k *kernels) dispatchGrid(s launch.Shape, rowBytes uint64, declared int) de
 	g.Shared = k.shared(g, spreadShared, lines(min(int(rowBytes), mostStage)), declared)
 	if warps := uint32(k.warps(g)); g.Shared > 0 {
 		// Pieces of a row that all have the same length.
-		stage := (int(g.Shared/warps) - spreadShared(0)) / spreadStages
+		stage := (int(g.Shared/warps) - spreadShared(0)) / abi.SpreadStages
 		pieces := max(1, (int(rowBytes)+stage-1)/stage)
 		g.Shared = warps * uint32(spreadShared(lines((int(rowBytes)+pieces-1)/pieces)))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"mori/core/bootstrap"
 	"mori/ep/internal/call"
+	"mori/native/abi"
 	"mori/shmem"
 )
 
@@ -47,7 +48,7 @@ func (e *excluded) unless(err error, f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var gone *bootstrap.RankError
-	if !errors.As(err, &gone) || gone.Rank < 0 || gone.Rank >= mostRanks || e.ranks>>gone.Rank&1 == 0 {
+	if !errors.As(err, &gone) || gone.Rank < 0 || gone.Rank >= abi.EPMostRanks || e.ranks>>gone.Rank&1 == 0 {
 		f()
 	}
 }

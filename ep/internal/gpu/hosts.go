@@ -8,6 +8,7 @@ import (
 	"math/bits"
 
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 	"mori/shmem"
 )
 
@@ -32,8 +33,8 @@ type hosts struct {
 // findHosts finds out which ranks loads and stores reach from here. It returns nil if they reach
 // all. base is the op's symmetric memory.
 func findHosts(w *shmem.World, c *plan.Config, base uint64) (*hosts, error) {
-	if n := c.WorldSize; n > mostRanks {
-		return nil, fmt.Errorf("%d ranks, want at most %d: %w", n, mostRanks, errors.ErrUnsupported)
+	if n := c.WorldSize; n > abi.EPMostRanks {
+		return nil, fmt.Errorf("%d ranks, want at most %d: %w", n, abi.EPMostRanks, errors.ErrUnsupported)
 	}
 	if n := c.MaxNumInpToken; n > mostRows {
 		return nil, fmt.Errorf("max_num_inp_token_per_rank %d: want at most %d on GPUs: %w",
@@ -89,15 +90,17 @@ func (h *hosts) perHostOf(c *plan.Config) int {
 	return h.perHost
 }
 
-// words returns Hosts of kernels. The records lie at an offset from the op's memory, modulo 2^64.
-func (h *hosts) words(s *Side) (b words) {
+// kernelHosts returns the Hosts of kernels. The records lie at an offset from the op's memory,
+// modulo 2^64.
+func (h *hosts) kernelHosts(s *Side) abi.EPHosts {
 	r, off := &h.records, h.records.base-s.base
-	b.word(h.network, s.at.hostsProgress, h.near)
-	b.half(uint32(h.perHost), flag(h.hierarchical))
-	b.word(off+r.chunkFlags, off+r.rowFlags, off+r.requests, off+r.outgoing, off+r.incoming)
-	b.word(r.peerBytes, off+r.rows, off+r.sums, s.at.places)
-	b.half(uint32(s.layout.ScaleBytes()), uint32(s.opts.chunk()))
-	return b
+	return abi.EPHosts{
+		Network: h.network, Progress: s.at.hostsProgress, Near: h.near, PerHost: uint32(h.perHost),
+		Hierarchical: flag(h.hierarchical), ChunkFlags: off + r.chunkFlags, RowFlags: off + r.rowFlags,
+		Requests: off + r.requests, Outgoing: off + r.outgoing, Incoming: off + r.incoming,
+		PeerBytes: r.peerBytes, Rows: off + r.rows, Sums: off + r.sums, Places: s.at.places,
+		ScaleBytes: uint32(s.layout.ScaleBytes()), ChunkBytes: uint32(s.opts.chunk()),
+	}
 }
 
 // act returns the part of a call that waits for the word at an address, or "" if the word is not

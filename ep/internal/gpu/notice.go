@@ -3,45 +3,29 @@
 package gpu
 
 import (
+	"sync/atomic"
+
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
 
-// Notice of native/include/mori/ep/op.hpp: offsets, and the values of its word fault.
-const (
-	noticeAddress    = 0
-	noticeExpected   = 8
-	noticeSeen       = 16
-	noticePeer       = 28
-	noticeReady      = 36
-	noticeFault      = 40
-	noticeRows       = 44
-	noticeOverflowed = 48
-	noticeOverflow   = 56
-	noticeAbort      = 68
-	noticeBytes      = 72
-
-	faultTimeout  = 1
-	faultMismatch = 2
-	faultCounts   = 3
-	faultRows     = 5
-	faultNetwork  = 6
-	faultAborted  = 7
-)
-
-const (
-	answerAt  = 96 // behind Notice: a word that Rows copies to
-	hostBytes = 128
-)
+// answerAt is the offset, behind Notice, of a word that Rows copies to.
+const answerAt = abi.EPNoticeBytes
 
 // A notice is host memory to which the kernels of this rank report, and a word that aborts them.
-type notice struct{ mem *device.HostMemory }
+type notice struct {
+	mem *device.HostMemory
+	*abi.EPNotice
+}
 
 func (n *notice) allocate(dev *device.Device) (err error) {
-	if n.mem, err = dev.AllocHost(hostBytes); err != nil {
+	if n.mem, err = dev.AllocHost(answerAt + plan.Int32Bytes); err != nil {
 		return err
 	}
-	clear(memory.Bytes(n.mem.Addr(), hostBytes))
+	n.EPNotice = &memory.Slice[abi.EPNotice](n.mem.Addr(), 1)[0]
+	n.clear()
 	return nil
 }
 
@@ -52,19 +36,24 @@ func (n *notice) free() error {
 	return n.mem.Close()
 }
 
-func (n *notice) word32(off uint64) uint32 { return memory.Load32(n.mem.Addr() + off) }
-func (n *notice) word64(off uint64) uint64 { return memory.Load64(n.mem.Addr() + off) }
+// fault returns what a kernel reported, or abi.EPFaultNone.
+func (n *notice) fault() abi.EPFault {
+	return abi.EPFault(atomic.LoadUint32((*uint32)(&n.Fault)))
+}
 
 // deviceAddr returns the address of the notice for kernels.
 func (n *notice) deviceAddr() uint64 { return n.mem.DeviceAddr() }
 
-// answer returns the address of the word that Rows copies to.
-func (n *notice) answer() uint64 { return n.mem.Addr() + answerAt }
+// answerAddr returns the address of the word that Rows copies to.
+func (n *notice) answerAddr() uint64 { return n.mem.Addr() + answerAt }
+
+// answer returns what Rows copied.
+func (n *notice) answer() uint32 { return memory.Load32(n.answerAddr()) }
 
 // clear removes all reports and the abort.
-func (n *notice) clear() { clear(memory.Bytes(n.mem.Addr(), noticeBytes)) }
+func (n *notice) clear() { *n.EPNotice = abi.EPNotice{} }
 
 // abort ends the waits of all kernels that run now or begin later.
-func (n *notice) abort() { memory.Store32(n.mem.Addr()+noticeAbort, 1) }
+func (n *notice) abort() { atomic.StoreUint32(&n.Abort, 1) }
 
-func (n *notice) aborting() bool { return n.word32(noticeAbort) != 0 }
+func (n *notice) aborting() bool { return atomic.LoadUint32(&n.Abort) != 0 }

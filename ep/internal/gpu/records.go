@@ -6,15 +6,8 @@ import (
 	"fmt"
 
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 	"mori/shmem"
-)
-
-// The constants of native/include/mori/ep/hosts.hpp.
-const (
-	mostChunks         = 64
-	headBytes          = 64
-	hostsBytes         = 112
-	hostsProgressBytes = 3344
 )
 
 // records is symmetric memory for what is sent to ranks of other hosts, and the offsets in it.
@@ -35,16 +28,16 @@ func (r *records) layOut(h *hosts, c *plan.Config, l *plan.Layout, chunk int) {
 	tokens := uint64(c.MaxNumInpToken)
 	row := uint64(c.HiddenDim) * uint64(c.MaxTokenTypeSize)
 	record := round(row) + uint64(served+1)*plan.Int32Bytes + 2*l.WeightBytes() + l.ScaleBytes() + 16
-	least := (tokens + mostChunks - 1) / mostChunks * record
+	least := (tokens + abi.EPMostChunks - 1) / abi.EPMostChunks * record
 	// The last chunk may have room that tokens do not fill.
-	r.peerBytes = round(tokens*record + min(max(least, uint64(chunk)), tokens*record) + mostChunks*headBytes)
+	r.peerBytes = round(tokens*record + min(max(least, uint64(chunk)), tokens*record) + abi.EPMostChunks*abi.EPHeadBytes)
 	at := uint64(0)
 	take := func(n uint64) (begin uint64) {
 		begin, at = at, at+round(n)
 		return begin
 	}
-	r.chunkFlags = take(uint64(peers) * mostChunks * plan.WordBytes)
-	r.rowFlags = take(uint64(far) * mostChunks * plan.WordBytes)
+	r.chunkFlags = take(uint64(peers) * abi.EPMostChunks * plan.WordBytes)
+	r.rowFlags = take(uint64(far) * abi.EPMostChunks * plan.WordBytes)
 	r.requests = take(2 * uint64(c.WorldSize) * plan.LineBytes)
 	r.outgoing, r.incoming = take(uint64(peers)*r.peerBytes), take(uint64(peers)*r.peerBytes)
 	rows := tokens * uint64(min(far, c.TopK))

@@ -12,6 +12,7 @@ import (
 	"mori/ep/internal/call"
 	"mori/ep/internal/launch"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 	"mori/shmem"
 )
 
@@ -91,22 +92,23 @@ func (s *Side) fill() error {
 		return err
 	}
 	s.aside = t
-	op, between := s.opWords(), words(nil)
+	op := s.kernelOp()
 	err = errors.Join(
 		t.Set(s.base, 0, s.layout.DispatchOut.Offset),
 		t.Set(s.own.Addr(), 0, s.own.Bytes()),
-		t.Copy(s.at.op, memory.AddrOf(op), uint64(len(op))))
+		t.Copy(s.at.op, memory.AddrOf(abi.Bytes(&op)), abi.EPOpBytes))
+	var hosts abi.EPHosts
 	if h := s.hosts; h != nil {
-		between = h.words(s)
+		hosts = h.kernelHosts(s)
 		err = errors.Join(err,
 			t.Set(h.records.base, 0, h.records.outgoing),
-			t.Copy(s.at.hosts, memory.AddrOf(between), uint64(len(between))))
+			t.Copy(s.at.hosts, memory.AddrOf(abi.Bytes(&hosts)), abi.EPHostsBytes))
 	}
 	if err == nil {
 		err = s.wait(t)
 	}
-	runtime.KeepAlive(op)
-	runtime.KeepAlive(between)
+	runtime.KeepAlive(&op)
+	runtime.KeepAlive(&hosts)
 	return err
 }
 
@@ -186,13 +188,13 @@ func (s *Side) Check() error { return s.health.check() }
 
 // Rows asks the GPU how many rows there are. It waits for the stream of the last call.
 func (s *Side) Rows() (int, error) {
-	if err := s.current.Copy(s.notice.answer(), s.Received(), plan.Int32Bytes); err != nil {
+	if err := s.current.Copy(s.notice.answerAddr(), s.Received(), plan.Int32Bytes); err != nil {
 		return 0, fmt.Errorf("read the number of rows: %w", err)
 	}
 	if err := s.wait(s.current); err != nil {
 		return 0, fmt.Errorf("read the number of rows: %w", err)
 	}
-	return int(s.notice.word32(answerAt)), s.Check()
+	return int(s.notice.answer()), s.Check()
 }
 
 // Device returns the GPU of the op.

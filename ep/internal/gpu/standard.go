@@ -7,6 +7,7 @@ import (
 
 	"mori/ep/internal/call"
 	"mori/ep/internal/plan"
+	"mori/native/abi"
 )
 
 // Pack queues the copy of received rows into the standard-MoE form. Only the GPU knows how many
@@ -25,11 +26,10 @@ func (c *calls) Pack(to call.Packed, x, indices uint64, rows, hidden int, t plan
 	if err := c.cfg.CheckPacked(); err != nil {
 		return err
 	}
-	a := packArgs{received: c.Received(), indices: indices, input: x, packed: to.Rows, counts: to.Counts,
-		info: to.Info, slots: c.at.packed, rows: c.at.packedRows, rowBytes: rowBytes,
-		maxRecv: uint32(c.cfg.MaxRecv()), topk: uint32(c.cfg.TopK), firstExpert: uint32(c.cfg.FirstExpert()),
-		experts: uint32(c.cfg.ExpertsPerRank), room: uint32(c.cfg.PackedRows())}
-	args := a.marshal(&c.args)
+	args := argument(&c.args, &abi.EPPackArgs{Received: c.Received(), Indices: indices, Input: x, Packed: to.Rows,
+		Counts: to.Counts, Info: to.Info, Slots: c.at.packed, Rows: c.at.packedRows, RowBytes: rowBytes,
+		MaxRecv: uint32(c.cfg.MaxRecv()), TopK: uint32(c.cfg.TopK), FirstExpert: uint32(c.cfg.FirstExpert()),
+		Experts: uint32(c.cfg.ExpertsPerRank), Room: uint32(c.cfg.PackedRows())})
 	if err := c.launch("place rows", c.kernels.place, c.kernels.wide(c.cfg.ExpertsPerRank), args); err != nil {
 		return err
 	}
@@ -44,11 +44,11 @@ func (c *calls) Unpack(dst, packed, weights uint64, hidden int, t plan.DType) er
 	if err := c.usable(); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
-	a := unpackArgs{op: c.at.op, packed: packed, slots: c.at.packed, rows: c.at.packedRows,
-		weights: weights, out: dst, topk: uint32(c.cfg.TopK), hidden: uint32(hidden), dtype: uint32(t),
-		pulled: dst == c.base+c.layout.CombineIn.Offset}
+	args := argument(&c.args, &abi.EPUnpackArgs{Op: c.at.op, Packed: packed, Slots: c.at.packed, Rows: c.at.packedRows,
+		Weights: weights, Out: dst, TopK: uint32(c.cfg.TopK), Hidden: uint32(hidden), Type: uint32(t),
+		Pulled: flag(dst == c.base+c.layout.CombineIn.Offset)})
 	grid := c.kernels.wide(c.opts.budget(c.dev.Units))
-	if err := c.launch("unpack rows", c.kernels.unpack, grid, a.marshal(&c.args)); err != nil {
+	if err := c.launch("unpack rows", c.kernels.unpack, grid, args); err != nil {
 		return err
 	}
 	return c.health.check()
@@ -60,9 +60,9 @@ func (c *calls) CountLocal() error {
 	if err := c.streams.current.Set(c.LocalCounts(), 0, experts); err != nil {
 		return fmt.Errorf("count local experts: %w", err)
 	}
-	a := c.args.Reset().Uint64(c.Received()).Uint64(c.base + c.layout.DispatchOutIndices.Offset)
-	a.Uint64(c.LocalCounts()).Uint32(uint32(c.cfg.TopK)).Uint32(uint32(c.cfg.FirstExpert()))
-	a.Uint32(uint32(c.cfg.ExpertsPerRank)).Uint32(0)
+	args := argument(&c.args, &abi.EPCountLocalArgs{Rows: c.Received(),
+		Indices: c.base + c.layout.DispatchOutIndices.Offset, Counts: c.LocalCounts(), TopK: uint32(c.cfg.TopK),
+		FirstExpert: uint32(c.cfg.FirstExpert()), Experts: uint32(c.cfg.ExpertsPerRank)})
 	blocks := min((c.cfg.MaxRecv()*c.cfg.TopK+MostThreads-1)/MostThreads, 32)
-	return c.launch("count local experts", c.kernels.count, c.kernels.wide(blocks), a)
+	return c.launch("count local experts", c.kernels.count, c.kernels.wide(blocks), args)
 }

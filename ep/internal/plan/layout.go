@@ -4,6 +4,8 @@ package plan
 
 import (
 	"fmt"
+
+	"mori/native/abi"
 )
 
 const (
@@ -13,7 +15,7 @@ const (
 	// LineBytes is the distance between two flags. A flag is the 8-byte word at the start of its
 	// line. Only one rank writes it. It has the number of the call, which never decreases. Words
 	// that belong to the call may lie behind it.
-	LineBytes = 64
+	LineBytes = abi.EPLineBytes
 
 	// maxLayout is more memory than any machine has.
 	maxLayout = 1 << 46

@@ -2,12 +2,12 @@
 
 package plan
 
+import "mori/native/abi"
+
 // SignatureBits is the width of a signature. A flag of a rank is
 //
 //	number of the call << SignatureBits | signature
-//
-// (kStampBits of native/include/mori/ep).
-const SignatureBits = 16
+const SignatureBits = abi.EPSignatureBits
 
 // Signature mixes the arguments that all ranks of a call must have alike into SignatureBits bits
 // (FNV-1a over their bytes, folded). Ranks that made different calls notice it by the signature,

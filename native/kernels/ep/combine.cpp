@@ -64,7 +64,7 @@ MORI_DEVICE_INLINE bool putOwn(const Op& op, const CombineArgs& args, uint64_t n
         if (!moves) {
             fence<Scope::system>();
         }
-        raise(op, op.regions.ready, flagValue(number, args.stamp));
+        raise(op, op.regions.ready, flagValue(number, args.signature));
     }
     return true;
 }
@@ -76,7 +76,7 @@ MORI_DEVICE_INLINE bool sendRows(const Op& op, const CombineArgs& args, uint64_t
         return false;
     }
     if (roles.sends) {
-        SentRows(op, args, flagValue(number, args.stamp), shared.blocks, roles.sending, roles.shared).send();
+        SentRows(op, args, flagValue(number, args.signature), shared.blocks, roles.sending, roles.shared).send();
     }
     return true;
 }
@@ -208,7 +208,7 @@ MORI_DEVICE_INLINE void combine(const CombineArgs& args, Shared& shared) {
     }
     const Op& op = shared.op;
     const uint64_t number = op.progress->combines + 1;
-    const uint64_t value = flagValue(number, args.stamp);
+    const uint64_t value = flagValue(number, args.signature);
     const Roles roles(op, args);
     uint32_t& word = shared.sums.word;
     if (roles.sent) {

@@ -16,7 +16,7 @@ MORI_DEVICE_INLINE bool send(const Op& op, const Hosts& hosts, const CombineArgs
         return false;
     }
     if (last && warpInBlock() == 0) {
-        raiseAt(op, hosts, op.regions.ready, flagValue(number, args.stamp), hosts.near);
+        raiseAt(op, hosts, op.regions.ready, flagValue(number, args.signature), hosts.near);
     }
     return true;
 }
@@ -56,7 +56,7 @@ MORI_DEVICE_INLINE void sumAll(const Op& op, const Hosts& hosts, const CombineAr
 }
 
 MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, Summing& shared) {
-    const uint64_t value = flagValue(number, args.stamp);
+    const uint64_t value = flagValue(number, args.signature);
     if (!blockAwaitsRanks(op, hosts, op.regions.ready, value, hosts.near, false, shared.word)) {
         return;
     }

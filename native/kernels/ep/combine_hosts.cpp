@@ -29,9 +29,9 @@ struct Columns {
     }
 };
 
-/// The line of Hosts::asks for a rank, as an offset.
-MORI_DEVICE_INLINE uint64_t askOf(const Op& op, const Hosts& hosts, uint32_t side, uint32_t rank) {
-    return hosts.asks + (uint64_t(side) * op.world + rank) * kLineBytes;
+/// The line of Hosts::requests for a rank, as an offset.
+MORI_DEVICE_INLINE uint64_t requestOf(const Op& op, const Hosts& hosts, uint32_t side, uint32_t rank) {
+    return hosts.requests + (uint64_t(side) * op.world + rank) * kLineBytes;
 }
 
 /// A warp finds the rows that the tokens of a routing map have at a rank: they follow each other.
@@ -70,10 +70,10 @@ MORI_DEVICE_INLINE void ask(const Op& op, const Hosts& hosts, const CombineArgs&
             const uint32_t rank = far.rank(i);
             blocks[rank].place = place;
             place += blocks[rank].rows;
-            const uint64_t mine = askOf(op, hosts, 1, rank) + kAskBytes;
-            const uint64_t theirs = askOf(op, hosts, 0, op.rank);
+            const uint64_t mine = requestOf(op, hosts, 1, rank) + kRequestBytes;
+            const uint64_t theirs = requestOf(op, hosts, 0, op.rank);
             *reinterpret_cast<Block*>(memoryOf(op, op.rank) + mine) = blocks[rank];
-            sendFar(op, hosts, rank, theirs + kAskBytes, mine, sizeof(Block), theirs, flagValue(number, args.stamp));
+            sendFar(op, hosts, rank, theirs + kRequestBytes, mine, sizeof(Block), theirs, flagValue(number, args.signature));
         }
         atomicStore<Scope::device, Order::release>(&hosts.progress->routes, number);
     }
@@ -81,11 +81,11 @@ MORI_DEVICE_INLINE void ask(const Op& op, const Hosts& hosts, const CombineArgs&
 
 /// A thread waits for what a rank asks for. False: the op is broken.
 MORI_DEVICE_INLINE bool awaitAsk(const Op& op, const Hosts& hosts, const Columns& columns, uint32_t rank, uint64_t value, Block& block) {
-    const char* const line = memoryOf(op, op.rank) + askOf(op, hosts, 0, rank);
+    const char* const line = memoryOf(op, op.rank) + requestOf(op, hosts, 0, rank);
     if (!awaitWord(op, hosts, reinterpret_cast<const uint64_t*>(line), rank, value, false)) {
         return false;
     }
-    block = *reinterpret_cast<const Block*>(line + kAskBytes);
+    block = *reinterpret_cast<const Block*>(line + kRequestBytes);
     const bool can = block.rows <= op.maxTokens && uint64_t(block.first) + block.rows <= op.maxRecv && uint64_t(block.place) + block.rows <= columns.most;
     if (!can) {
         breakOp(op, Fault::counts);
@@ -137,7 +137,7 @@ MORI_DEVICE_INLINE bool send(const Op& op, const Hosts& hosts, const CombineArgs
     if (!last) {
         return true;
     }
-    const uint64_t value = flagValue(number, args.stamp);
+    const uint64_t value = flagValue(number, args.signature);
     if (warpInBlock() == 0) {
         raiseAt(op, hosts, op.regions.ready, value, hosts.near);
     }
@@ -190,7 +190,7 @@ private:
 };
 
 MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineArgs& args, uint64_t number, Summing& shared) {
-    const uint64_t value = flagValue(number, args.stamp);
+    const uint64_t value = flagValue(number, args.signature);
     if (!blockAwaitsRanks(op, hosts, op.regions.ready, value, hosts.near, false, shared.word)) {
         return;
     }

@@ -89,7 +89,7 @@ MORI_DEVICE_INLINE bool send(const Op& op, const DispatchArgs& args, uint64_t nu
     Plan& plan = shared.plan;
     const Choices choices(op, args);
     countRows(op, choices, args.tokens, plan);
-    const CountWords counts(op, number, args.stamp);
+    const CountWords counts(op, number, args.signature);
     if (blockInGrid() == 0 && warpInBlock() == 0) {
         counts.publish(plan);
     }
@@ -119,7 +119,7 @@ MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
         }
         last = isLastBlock<Scope::system>(op, 0, shared.plan.last);
         if (last && threadInBlock() == 0) {
-            raise(op, op.regions.arrived, flagValue(number, args.stamp));
+            raise(op, op.regions.arrived, flagValue(number, args.signature));
             progress.dispatches = number;
             progress.tokens = args.tokens;
             progress.incoming = shared.plan.totals[op.rank];
@@ -136,7 +136,7 @@ MORI_DEVICE_INLINE void dispatch(const DispatchArgs& args, Shared& shared) {
         }
     }
     // How many rows came, by the counts that all ranks published.
-    if ((args.phases & kRecv) != 0 && last && warpInBlock() == 0 && awaitFlags(op, op.regions.arrived, flagValue(number, args.stamp), kEveryone, false) &&
+    if ((args.phases & kRecv) != 0 && last && warpInBlock() == 0 && awaitFlags(op, op.regions.arrived, flagValue(number, args.signature), kEveryone, false) &&
         laneInWarp() == 0) {
         *op.received = progress.incoming;
     }

@@ -18,7 +18,7 @@ struct Shared {
 };
 
 /// One warp puts this rank's counts on everybody's board, and tells them.
-MORI_DEVICE_INLINE void publishAll(const Op& op, const Hosts& hosts, const Plan& plan, uint64_t number, uint32_t stamp) {
+MORI_DEVICE_INLINE void publishAll(const Op& op, const Hosts& hosts, const Plan& plan, uint64_t number, uint32_t signature) {
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
         if (isNear(hosts, rank)) {
             int32_t* const row = countsOf(op, rank, number, op.rank);
@@ -28,7 +28,7 @@ MORI_DEVICE_INLINE void publishAll(const Op& op, const Hosts& hosts, const Plan&
         }
     }
     warpSync();
-    const uint64_t value = flagValue(number, stamp);
+    const uint64_t value = flagValue(number, signature);
     raiseAt(op, hosts, op.regions.published, value, hosts.near);
     const uint64_t at = uint64_t(reinterpret_cast<char*>(countsOf(op, op.rank, number, op.rank)) - memoryOf(op, op.rank));
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
@@ -66,7 +66,7 @@ MORI_DEVICE_INLINE void keepBlocks(const Op& op, const Hosts& hosts, uint64_t nu
 /// A bit for each peer that gets a record of a token, by its rank.
 MORI_DEVICE_INLINE uint64_t takers(const Op& op, const Hosts& hosts, uint64_t ranks) {
     const uint64_t far = ranks & ~hosts.near;
-    if (hosts.forwards == 0) {
+    if (hosts.hierarchical == 0) {
         return far;
     }
     uint64_t found = 0;
@@ -232,7 +232,7 @@ MORI_DEVICE_INLINE void sendChunks(const Op& op, const Hosts& hosts, const Dispa
         }
         stream.finish();
         if (isLastOfChunk(hosts, chunk.chunk, shared.plan.last) && warpInBlock() == 0) {
-            sendChunk(op, hosts, args, choices, shared.plan, chunk, flagValue(number, args.stamp));
+            sendChunk(op, hosts, args, choices, shared.plan, chunk, flagValue(number, args.signature));
         }
         chunk.chunk++;
         chunk.begin = chunk.end;
@@ -244,9 +244,9 @@ MORI_DEVICE_INLINE bool send(const Op& op, const Hosts& hosts, const DispatchArg
     const Choices choices(op, args);
     countRows(op, choices, args.tokens, plan);
     if (blockInGrid() == 0 && warpInBlock() == 0) {
-        publishAll(op, hosts, plan, number, args.stamp);
+        publishAll(op, hosts, plan, number, args.signature);
     }
-    if (!blockAwaitsRanks(op, hosts, op.regions.published, flagValue(number, args.stamp), kEveryone, false, plan.last) ||
+    if (!blockAwaitsRanks(op, hosts, op.regions.published, flagValue(number, args.signature), kEveryone, false, plan.last) ||
         !admit(op, number, CountsBehindFlags(op, number), plan)) {
         return false;
     }
@@ -346,7 +346,7 @@ MORI_DEVICE_INLINE void placeAll(const Op& op, const Hosts& hosts, const Dispatc
 /// One warp tells that records which came here are where they belong, in the names of those they are from.
 MORI_DEVICE_INLINE void tellArrived(const Op& op, const Hosts& hosts, uint64_t value) {
     const Peers peers(op, hosts, false);
-    const uint64_t whom = hosts.forwards != 0 ? hosts.near : uint64_t(1) << op.rank;
+    const uint64_t whom = hosts.hierarchical != 0 ? hosts.near : uint64_t(1) << op.rank;
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
         for (uint32_t number = 0; (whom >> rank & 1) != 0 && number < peers.count(); number++) {
             atomicStore<Scope::system, Order::release>(flagOf(op, op.regions.arrived, rank, peers.rank(number)), value);
@@ -355,7 +355,7 @@ MORI_DEVICE_INLINE void tellArrived(const Op& op, const Hosts& hosts, uint64_t v
 }
 
 MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const DispatchArgs& args, uint64_t number, uint32_t& shared) {
-    const uint64_t value = flagValue(number, args.stamp);
+    const uint64_t value = flagValue(number, args.signature);
     placeAll(op, hosts, args, value);
     if (!isLastBlock<Scope::system>(op, 1, shared) || warpInBlock() != 0 || warpBallot(isBroken(op)) != 0) {
         return;
@@ -386,7 +386,7 @@ extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_dispatch_host
             return;
         }
         if (isLastBlock<Scope::system>(op, 0, shared.plan.last) && warpInBlock() == 0) {
-            raiseAt(op, hosts, op.regions.arrived, flagValue(number, args.call.stamp), hosts.near);
+            raiseAt(op, hosts, op.regions.arrived, flagValue(number, args.call.signature), hosts.near);
             if (laneInWarp() == 0) {
                 progress.dispatches = number;
                 progress.tokens = args.call.tokens;

@@ -2,43 +2,22 @@
 // The GPU data interchange over a proxy: one GPU fills a buffer, sends it to another and waits until it is there; the other looks
 // at every byte. Both kernels run for all rounds.
 #include "mori/proxy/device.hpp"
+#include "mori/proxy/kernels.hpp"
 
 namespace {
 
 using mori::device::Order;
 using mori::device::Scope;
-
-/// What a side found, in mapped host memory.
-struct Outcome {
-    uint64_t nanoseconds;
-    uint64_t wrong;   ///< bytes
-    uint64_t rounds;  ///< that were done
-    uint32_t status;  ///< why it ended before the last, or 0
-    uint32_t reserved;
-};
-
-/// What a side works with. Regions 0 are data, regions 1 are words in host memory: [0] counts rounds that have come, and [1] rounds
-/// that were looked at.
-struct Side {
-    const mori::proxy::Queue* queue;
-    uint64_t local;  ///< the buffer
-    uint64_t bytes;
-    uint64_t* words;
-    uint64_t rounds;
-    uint32_t value;  ///< of the bytes in the last round; in the one before it is one more
-    uint32_t peer;
-    Outcome* outcome;
-};
-static_assert(sizeof(Side) == 56 && sizeof(Outcome) == 32);
+using mori::proxy::InterchangeSide;
 
 constexpr uint32_t kWords = 1;
 constexpr uint64_t kCome = 0;
 constexpr uint64_t kLooked = 8;
 
-MORI_DEVICE_INLINE uint8_t valueOf(const Side& side, uint64_t round) { return uint8_t(side.value + (side.rounds - round)); }
+MORI_DEVICE_INLINE uint8_t valueOf(const InterchangeSide& side, uint64_t round) { return uint8_t(side.value + (side.rounds - round)); }
 
 /// One thread waits for a word to reach a round; all of the block know whether it did, and see what was sent before.
-MORI_DEVICE_INLINE bool comes(const Side& side, const uint64_t* word, uint64_t round) {
+MORI_DEVICE_INLINE bool comes(const InterchangeSide& side, const uint64_t* word, uint64_t round) {
     const uint64_t limit = side.queue->waitLimit;
     const uint64_t came = mori::proxy::internal::lead<mori::proxy::Group::block>([&] {
         return uint64_t(mori::device::pollUntil(
@@ -49,7 +28,7 @@ MORI_DEVICE_INLINE bool comes(const Side& side, const uint64_t* word, uint64_t r
 }
 
 /// Ends a side.
-MORI_DEVICE_INLINE void end(const Side& side, uint64_t start, uint64_t rounds, uint32_t status) {
+MORI_DEVICE_INLINE void end(const InterchangeSide& side, uint64_t start, uint64_t rounds, uint32_t status) {
     if (mori::device::threadInBlock() == 0) {
         side.outcome->nanoseconds = mori::device::nanoseconds() - start;
         side.outcome->rounds = rounds;
@@ -60,7 +39,7 @@ MORI_DEVICE_INLINE void end(const Side& side, uint64_t start, uint64_t rounds, u
 }  // namespace
 
 /// One block. It fills its buffer, puts it with a signal, polls until the put has ended, and waits until the peer has looked.
-extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_interchange_send(Side side) {
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_interchange_send(InterchangeSide side) {
     using namespace mori::proxy;
     const uint64_t start = mori::device::nanoseconds();
     uint8_t* bytes = reinterpret_cast<uint8_t*>(side.local);
@@ -83,7 +62,7 @@ extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_interchange_send(Side side) 
 }
 
 /// One block. It waits for each round's signal, looks at every byte, and tells the sender.
-extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_interchange_receive(Side side) {
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_interchange_receive(InterchangeSide side) {
     using namespace mori::proxy;
     const uint64_t start = mori::device::nanoseconds();
     const uint8_t* bytes = reinterpret_cast<const uint8_t*>(side.local);

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 // Many small puts by the threads of a grid through one queue of a proxy: what its tests and mori's benchmarks post.
 #include "mori/proxy/device.hpp"
+#include "mori/proxy/kernels.hpp"
 
 namespace {
 
-/// What the threads found, in mapped host memory.
-struct Outcome {
-    uint64_t nanoseconds;  ///< of one thread, the longest
-    uint64_t failed;       ///< waits that did not end well
-    uint32_t status;       ///< of one of them
-    uint32_t reserved;
-};
-
 using mori::device::Order;
 using mori::device::Scope;
+using mori::proxy::PutOutcome;
 
-void MORI_DEVICE_INLINE tell(Outcome* outcome, uint32_t status) {
+void MORI_DEVICE_INLINE tell(PutOutcome* outcome, uint32_t status) {
     if (status != 0) {
         mori::device::atomicAdd<Scope::system, Order::relaxed>(&outcome->failed, uint64_t(1));
         mori::device::atomicStore<Scope::system, Order::relaxed>(&outcome->status, status);
@@ -23,7 +17,7 @@ void MORI_DEVICE_INLINE tell(Outcome* outcome, uint32_t status) {
 }
 
 /// Keeps the time of the thread that took longest.
-void MORI_DEVICE_INLINE longest(Outcome* outcome, uint64_t took) {
+void MORI_DEVICE_INLINE longest(PutOutcome* outcome, uint64_t took) {
     uint64_t seen = 0;
     while (took > (seen = mori::device::atomicLoad<Scope::system, Order::relaxed>(&outcome->nanoseconds)) &&
            mori::device::atomicCompareSwap<Scope::system, Order::relaxed>(&outcome->nanoseconds, seen, took) != seen) {
@@ -34,7 +28,7 @@ void MORI_DEVICE_INLINE longest(Outcome* outcome, uint64_t took) {
 
 /// Command k of count puts the bytes at local + k * bytes to offset k * bytes of the PE's region 0. Threads take them in turns. With
 /// each, a thread waits for every command of its own; without, for all of them at the end.
-extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_put(const mori::proxy::Queue* queue, uint32_t pe, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, Outcome* outcome) {
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_put(const mori::proxy::Queue* queue, uint32_t pe, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, PutOutcome* outcome) {
     using namespace mori::proxy;
     const Queue q = *queue;
     const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();
@@ -59,7 +53,7 @@ extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_put(const mori::proxy::Queue
 
 /// The same by stores of words of 8 bytes, where the peer's memory is mapped at there: what a proxy is held against. A fence of the whole
 /// system ends each put, or all of them.
-extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_store(uint64_t there, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, Outcome* outcome) {
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_store(uint64_t there, uint32_t each, uint64_t local, uint64_t bytes, uint64_t count, PutOutcome* outcome) {
     const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();
     const uint64_t me = uint64_t(mori::device::blockInGrid()) * mori::device::blockSize() + mori::device::threadInBlock();
     const uint64_t start = mori::device::nanoseconds();
@@ -79,7 +73,7 @@ extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_store(uint64_t there, uint32
 
 /// Each of count turns, which threads share out, adds one to a word of 8 bytes at the PE's region and counts what was there before
 /// in seen[old]: at the end each value has been there once.
-extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_add(const mori::proxy::Queue* queue, uint32_t pe, uint32_t region, uint64_t offset, uint64_t count, uint32_t* seen, Outcome* outcome) {
+extern "C" MORI_DEVICE_KERNEL(1024) void mori_proxy_add(const mori::proxy::Queue* queue, uint32_t pe, uint32_t region, uint64_t offset, uint64_t count, uint32_t* seen, PutOutcome* outcome) {
     using namespace mori::proxy;
     const Queue q = *queue;
     const uint64_t threads = uint64_t(mori::device::gridBlocks()) * mori::device::blockSize();

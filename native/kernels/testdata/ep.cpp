@@ -17,7 +17,7 @@ void lateRank() {
         const Tokens mine = tokens(random, shape, r, 0, Routing::uniform);
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
-        args.rowBytes = shape.rowBytes, args.phases = kSend | kRecv, args.stamp = 7;
+        args.rowBytes = shape.rowBytes, args.phases = kSend | kRecv, args.signature = 7;
         launch(2, 4, [&] { mori_ep_dispatch(args); });
         const uint64_t before = world.rank(r).progress.dispatches;
         launch(2, 4, [&] { mori_ep_dispatch(args); });  // ends at once
@@ -44,7 +44,7 @@ void lateInCombine(bool begins) {
     const std::vector<unsigned char> rows(48 * 32 + 16);
     if (begins) {
         for (uint32_t r : {0u, 2u}) {
-            const uint64_t value = uint64_t(1) << kStampBits | 9;
+            const uint64_t value = uint64_t(1) << kSignatureBits | 9;
             memcpy(world.base(r) + world.rank(r).op.regions.ready + kLineBytes, &value, sizeof(value));
         }
     }
@@ -54,7 +54,7 @@ void lateInCombine(bool begins) {
         }
         CombineArgs args{};
         args.op = &world.rank(r).op, args.input = rows.data(), args.given = shape.maxRecv, args.tokens = 16, args.hidden = 16;
-        args.type = uint32_t(Number::bfloat16), args.transport = uint32_t(Transport::sent), args.phases = kSend | kRecv, args.stamp = 9;
+        args.type = uint32_t(Number::bfloat16), args.transport = uint32_t(Transport::push), args.phases = kSend | kRecv, args.signature = 9;
         launch(2, 8, [&] { mori_ep_combine(args); });
     });
     for (uint32_t r : {0u, 2u}) {
@@ -82,14 +82,14 @@ void deadRank(std::mt19937& random) {
         }
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = all[r].rows.data(), args.indices = all[r].indices.data();
-        args.rowBytes = shape.rowBytes, args.tokens = all[r].count, args.phases = kSend | kRecv, args.stamp = 7;
+        args.rowBytes = shape.rowBytes, args.tokens = all[r].count, args.phases = kSend | kRecv, args.signature = 7;
         launch(2, 4, [&] { mori_ep_dispatch(args); });
         CombineArgs back{};
         back.op = &world.rank(r).op, back.given = shape.maxRecv, back.tokens = all[r].count, back.hidden = 16;
-        back.type = uint32_t(Number::bfloat16), back.phases = kSend | kRecv, back.stamp = 9;
+        back.type = uint32_t(Number::bfloat16), back.phases = kSend | kRecv, back.signature = 9;
         launch(2, 4, [&] { mori_ep_combine(back); });
         const std::vector<unsigned char> rows(24 * 32 + 16);
-        back.input = rows.data(), back.transport = uint32_t(Transport::sent);
+        back.input = rows.data(), back.transport = uint32_t(Transport::push);
         launch(2, 8, [&] { mori_ep_combine(back); });
     });
     for (uint32_t r : {0u, 2u}) {
@@ -107,9 +107,9 @@ void mismatch() {
         const Tokens mine = tokens(random, shape, r, 4, Routing::uniform);
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
-        args.rowBytes = shape.rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.stamp = 7 + r;
+        args.rowBytes = shape.rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.signature = 7 + r;
         launch(1, 4, [&] { mori_ep_dispatch(args); });
-        require(world.rank(r).progress.fault == Fault::mismatch, "stamps that differ are found");
+        require(world.rank(r).progress.fault == Fault::mismatch, "signatures that differ are found");
     });
 }
 

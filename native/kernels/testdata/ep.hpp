@@ -164,7 +164,7 @@ public:
             args.scales = mine.scales.empty() ? nullptr : mine.scales.data();
             args.route = replay ? routes[r].data() : nullptr;
             args.rowBytes = shape_.rowBytes, args.scaleBytes = mine.scales.empty() ? 0 : shape_.scaleBytes;
-            args.tokens = mine.count, args.stamp = 7;
+            args.tokens = mine.count, args.signature = 7;
             args.phases = split ? uint32_t(kSend) : kSend | kRecv;
             runDispatch(r, args, blocks, threads);
             if (split) {
@@ -240,11 +240,11 @@ public:
             args.given = shape_.maxRecv, args.tokens = all[r].count, args.hidden = hidden;
             args.type = uint32_t(type);
             args.weighted = weighted;
-            args.stamp = 9, args.clearReceived = 1;
+            args.signature = 9, args.clearReceived = 1;
             if (routed_) {
                 args.route = routes[r].data(), args.rows = &ranks_[r].received;
             } else if (sends_ && !inPlace) {
-                args.transport = uint32_t(Transport::sent);
+                args.transport = uint32_t(Transport::push);
             }
             if (drawn % 2 == 0) {
                 args.phases = kSend | kRecv;

@@ -24,7 +24,7 @@ Tokens wholeTokens(std::mt19937& random, const Shape& shape, uint32_t rank, uint
 void dispatchOne(HostsWorld& world, uint32_t r, const Tokens& mine, uint32_t threads) {
     DispatchArgs args{};
     args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data(), args.weights = mine.weights.data();
-    args.rowBytes = world.shape().rowBytes, args.tokens = mine.count, args.phases = kSend | kRecv, args.stamp = 7;
+    args.rowBytes = world.shape().rowBytes, args.tokens = mine.count, args.phases = kSend | kRecv, args.signature = 7;
     world.runDispatch(r, args, 1 + r % 2, threads);
 }
 
@@ -47,7 +47,7 @@ void combineOne(HostsWorld& world, uint32_t r, const Tokens& mine, Number type, 
     args.weights = reinterpret_cast<const float*>(world.base(r) + world.rank(r).op.regions.dispatchOutWeights);
     args.route = route, args.rows = route != nullptr ? &world.rank(r).received : nullptr;
     args.given = world.shape().maxRecv, args.tokens = mine.count, args.hidden = world.shape().rowBytes / 2;
-    args.type = uint32_t(type), args.weighted = weighted, args.phases = kSend | kRecv, args.stamp = 9;
+    args.type = uint32_t(type), args.weighted = weighted, args.phases = kSend | kRecv, args.signature = 9;
     world.runCombine(r, args, 1 + r % 2, threads);
 }
 

@@ -22,7 +22,7 @@ void dispatchWithout(HostsWorld& world, uint32_t without) {
         const Tokens mine = tokens(random, world.shape(), r, 4, Routing::uniform);
         DispatchArgs args{};
         args.op = &world.rank(r).op, args.input = mine.rows.data(), args.indices = mine.indices.data();
-        args.rowBytes = world.shape().rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.stamp = 7;
+        args.rowBytes = world.shape().rowBytes, args.tokens = 4, args.phases = kSend | kRecv, args.signature = 7;
         world.runDispatch(r, args, 2, 4);
     });
 }
@@ -34,7 +34,7 @@ void lateRank() {
     for (uint32_t r = 0; r < 3; r++) {
         const Notice& notice = world.rank(r).notice;
         require(world.rank(r).progress.fault == Fault::timeout, "a rank that does not come breaks the op");
-        require(notice.wait.ready == 1 && notice.wait.peer == 3 && notice.wait.rank == r && notice.wait.expected >> kStampBits == 1,
+        require(notice.wait.ready == 1 && notice.wait.peer == 3 && notice.wait.rank == r && notice.wait.expected >> kSignatureBits == 1,
                 "the report tells who waited for whom");
     }
 }

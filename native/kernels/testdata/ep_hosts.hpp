@@ -141,10 +141,10 @@ struct Behind {
         rows = std::max(shape.maxTokens * std::min<uint64_t>(far, shape.topk) * rowBytes + 3 * 256, sums);
         places = spread.sums() ? peers * shape.maxTokens : 0;
         flags = aligned(far * kMostChunks * 8);
-        asks = 2 * shape.world * kLineBytes;
-        size = 2 * flags + asks + 2 * peers * peerBytes + rows + aligned(sums);
+        requests = 2 * shape.world * kLineBytes;
+        size = 2 * flags + requests + 2 * peers * peerBytes + rows + aligned(sums);
     }
-    uint64_t flags, asks, peerBytes, rows, sums, size;
+    uint64_t flags, requests, peerBytes, rows, sums, size;
     uint64_t places;  ///< beside them
 };
 
@@ -168,10 +168,10 @@ public:
             Hosts& at = hosts_[r];
             at.network = introduce(r, regions, kAhead + behind() + has.size, spread), at.progress = &progress_[r];
             at.near = ((uint64_t(1) << spread.perHost) - 1) << first;
-            at.perHost = spread.perHost, at.forwards = spread.forwards;
+            at.perHost = spread.perHost, at.hierarchical = spread.forwards;
             at.chunkFlags = behind(), at.rowFlags = at.chunkFlags + has.flags;
-            at.asks = at.rowFlags + has.flags;
-            at.outgoing = at.asks + has.asks, at.peerBytes = has.peerBytes;
+            at.requests = at.rowFlags + has.flags;
+            at.outgoing = at.requests + has.requests, at.peerBytes = has.peerBytes;
             at.incoming = at.outgoing + peers * has.peerBytes, at.sums = at.incoming + peers * has.peerBytes;
             at.rows = at.sums + aligned(has.sums);
             places_[r].resize(has.places);

@@ -185,14 +185,14 @@ void waitsForReaders() {
     op.waitLimit = 50'000'000;
     progress.combines = 5;
     auto flag = [&](int rank) { return reinterpret_cast<uint64_t*>(memory.data() + rank * kLineBytes); };
-    *flag(0) = uint64_t(5) << kStampBits, *flag(1) = uint64_t(4) << kStampBits;
+    *flag(0) = uint64_t(5) << kSignatureBits, *flag(1) = uint64_t(4) << kSignatureBits;
     UnpackArgs args{};
     args.op = &op, args.packed = &packed, args.slots = &slot, args.rows = &rows, args.weights = &weight, args.out = &out;
     args.topk = 1, args.hidden = 1, args.type = uint32_t(Number::float32), args.pulled = 1;
     launch(1, 8, [&] { mori_ep_unpack(args); });
     require(out == 7 && progress.fault == Fault::timeout && notice.wait.peer == 1, "a rank still reads");
     progress.fault = Fault::none;
-    *flag(1) = uint64_t(5) << kStampBits;
+    *flag(1) = uint64_t(5) << kSignatureBits;
     launch(1, 8, [&] { mori_ep_unpack(args); });
     require(out == 3, "all ranks have read");
 }

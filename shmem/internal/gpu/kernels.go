@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"mori/native/abi"
 	"mori/shmem/internal/peers"
 )
 
@@ -26,7 +27,7 @@ func (k *Kernels) State() uint64 {
 	if k.side == nil || k.pes.Closed() {
 		return 0
 	}
-	return k.side.peers.Addr() + uint64(k.pes.N*peerBytes)
+	return k.side.peers.Addr() + uint64(k.pes.N*abi.ShmemPeerBytes)
 }
 
 // Remote returns a queue through which kernels of this PE's GPU reach other PEs via this host. It

@@ -3,7 +3,6 @@
 package gpu
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -12,6 +11,7 @@ import (
 	"mori/core/gpunic"
 	"mori/core/gpunic/mlx5"
 	"mori/core/memory"
+	"mori/native/abi"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/heap"
 	"mori/shmem/internal/peers"
@@ -22,7 +22,7 @@ import (
 type nicSide struct {
 	g      *access.GPU
 	nic    *gpunic.NIC
-	heap   mlx5.MemoryView
+	heap   abi.NICMemory
 	queues []*gpunic.Queue // by PE
 	table  *device.Memory
 	peers  []uint64 // addresses of NicPeer, by PE
@@ -32,13 +32,10 @@ type nicSide struct {
 type nicName struct {
 	Name   string
 	Ends   [][]byte // end of the queue for each PE
-	Memory mlx5.MemoryView
+	Memory abi.NICMemory
 }
 
-const (
-	nicLog       = 8 // log2 of the blocks of a queue
-	nicPeerBytes = 64
-)
+const nicLog = 8 // log2 of the blocks of a queue
 
 // gpuEnvironment is a GPU whose kernels drive a NIC.
 type gpuEnvironment struct{ dev *device.Device }
@@ -72,7 +69,7 @@ func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, off
 	if n.nic, err = gpunic.Open(name, gpuEnvironment{g.Device}); err != nil {
 		return nil, err
 	}
-	if n.nic.Provider() != mlx5.ProviderMLX5 {
+	if n.nic.Provider() != abi.NICProviderMLX5 {
 		return nil, fmt.Errorf("kernels of symmetric memory support mlx5 queues only: %w", errors.ErrUnsupported)
 	}
 	rights := mlx5.AccessLocalWrite | mlx5.AccessRemoteWrite | mlx5.AccessRemoteRead
@@ -92,9 +89,9 @@ func openNIC(g *access.GPU, name string, b *heap.Block, npes int, far []int, off
 // connect connects the queues to those of the PEs and copies their views to the device. proxy is
 // the queue for operations that the NIC does not support.
 func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
-	views := make([]byte, len(names)*mlx5.QueueViewBytes)
-	table := make([]byte, len(names)*nicPeerBytes)
-	if n.table, err = n.g.Device.Alloc(uint64(len(views) + len(table))); err != nil {
+	views, table := make([]abi.NICQueue, len(names)), make([]abi.ShmemNICPeer, len(names))
+	tableAt := uint64(len(names) * abi.NICQueueBytes)
+	if n.table, err = n.g.Device.Alloc(tableAt + uint64(len(names)*abi.ShmemNICPeerBytes)); err != nil {
 		return access.NoMemory(err)
 	}
 	for pe, q := range n.queues {
@@ -108,19 +105,13 @@ func (n *nicSide) connect(me int, names []nicName, proxy uint64) (err error) {
 		if err := q.Connect(its.Ends[me]); err != nil {
 			return fmt.Errorf("connect to PE %d: %w", pe, err)
 		}
-		copy(views[pe*mlx5.QueueViewBytes:], q.View())
-		n.peers[pe] = n.table.Addr() + uint64(len(views)+pe*nicPeerBytes)
-		b := table[pe*nicPeerBytes : pe*nicPeerBytes]
-		b = binary.LittleEndian.AppendUint64(b, n.table.Addr()+uint64(pe*mlx5.QueueViewBytes))
-		b = binary.LittleEndian.AppendUint64(b, proxy)
-		for _, m := range []mlx5.MemoryView{n.heap, its.Memory} {
-			b = binary.LittleEndian.AppendUint64(b, m.Addr)
-			b = binary.LittleEndian.AppendUint64(b, m.Bytes)
-			b = binary.LittleEndian.AppendUint32(b, m.LKey)
-			b = binary.LittleEndian.AppendUint32(b, m.RKey)
+		copy(abi.Bytes(&views[pe]), q.View())
+		n.peers[pe] = n.table.Addr() + tableAt + uint64(pe*abi.ShmemNICPeerBytes)
+		table[pe] = abi.ShmemNICPeer{
+			Queue: n.table.Addr() + uint64(pe*abi.NICQueueBytes), Proxy: proxy, Mine: n.heap, Theirs: its.Memory,
 		}
 	}
-	all := append(views, table...)
+	all := append(abi.SliceBytes(views), abi.SliceBytes(table)...)
 	defer runtime.KeepAlive(all)
 	return n.g.Copy(n.table.Addr(), memory.AddrOf(all), uint64(len(all)))
 }

@@ -10,6 +10,7 @@ import (
 	"mori/core"
 	"mori/core/fabric"
 	"mori/core/proxy"
+	"mori/native/abi"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/peers"
 	"mori/shmem/internal/remote"
@@ -65,10 +66,6 @@ func (r *queueSide) failed(pes []int) error {
 	return nil
 }
 
-// The statuses of a wait that are not network errors: kRefused, kTimeout and kStopped of
-// native/include/mori/proxy/layout.hpp.
-const statusRefused, statusTimeout, statusStopped = 0x10001, 0x10002, 0x10003
-
 // meaning translates the status that a kernel got for an operation on PE pe into an error.
 func (r *queueSide) meaning(pe int, status uint64) error {
 	if err := r.queue.Err(pe); err != nil {
@@ -78,14 +75,14 @@ func (r *queueSide) meaning(pe int, status uint64) error {
 		return r.nic.nic.StatusErr(uint64(uint32(status)))
 	}
 	switch status {
-	case statusRefused:
+	case abi.ProxyRefused:
 		return fmt.Errorf("the queue refused the posted work: %w", errors.ErrUnsupported)
-	case statusTimeout:
+	case abi.ProxyTimeout:
 		if report, ok := r.queue.Report(); ok {
 			return fmt.Errorf("it waited for command %d of its queue, and %d had completed: %w", report.Ticket, report.Ended, peers.ErrTimeout)
 		}
 		return peers.ErrTimeout
-	case statusStopped:
+	case abi.ProxyStopped:
 		return proxy.ErrClosed
 	}
 	return fabric.Errno(status)

@@ -4,17 +4,18 @@ package gpu
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"mori/core/device"
 	"mori/core/memory"
+	"mori/native/abi"
 	"mori/shmem/internal/access"
 	"mori/shmem/internal/arena"
 	"mori/shmem/internal/heap"
@@ -22,31 +23,9 @@ import (
 	"mori/shmem/internal/remote"
 )
 
-// A State of native/include/mori/shmem/state.hpp is what kernels know of a World. It is written to
-// the variable mori_shmem_state of each module, and also after the table of peers. This is its
-// layout, and that of the structs it points to.
-const (
-	stateSymbol  = "mori_shmem_state"
-	stateVersion = 1
-	stateBytes   = 64
-
-	peerBytes = 16
-
-	// How a Peer is reached: not at all (0), by loads and stores, by the queue of queueSide, or by
-	// a queue of nicSide.
-	transportP2P    = 1
-	transportRemote = 2
-	transportNIC    = 3
-
-	// WaitReport mirrors native/include/mori/device/report.hpp.
-	reportAddress  = 0
-	reportExpected = 8
-	reportSeen     = 16
-	reportRank     = 24
-	reportPeer     = 28
-	reportReady    = 36
-	reportBytes    = 40
-)
+// stateSymbol is the variable of a module that gets a State (native/include/mori/shmem/state.hpp),
+// which describes a World. The State also lies behind the table of peers.
+const stateSymbol = "mori_shmem_state"
 
 // An Env is what the GPU side needs from its World.
 type Env struct {
@@ -67,7 +46,7 @@ type Side struct {
 	sync   *heap.Block
 	peers  *device.Memory
 	report *device.HostMemory
-	state  [stateBytes]byte
+	state  abi.ShmemState
 
 	mu      sync.Mutex
 	modules []*Module
@@ -124,42 +103,45 @@ func (s *Side) OwnBlock() *heap.Block {
 // fill creates the State.
 func (s *Side) fill() (err error) {
 	pes := s.env.PEs
-	table := make([]byte, pes.N*peerBytes)
-	for pe := range pes.N {
-		at, transport := s.sync.At(pe), uint32(transportP2P)
-		if at == 0 {
-			if at, transport = s.remote.device(), transportRemote; at == 0 {
+	table := make([]abi.ShmemPeer, pes.N)
+	for pe := range table {
+		p := &table[pe]
+		p.Heap, p.Transport = s.sync.At(pe), abi.ShmemTransportP2P
+		if p.Heap == 0 {
+			if p.Heap, p.Transport = s.remote.device(), abi.ShmemTransportRemote; p.Heap == 0 {
+				*p = abi.ShmemPeer{}
 				continue
 			}
 			if nic := s.remote.nic.peer(pe); nic != 0 {
-				at, transport = nic, transportNIC
+				p.Heap, p.Transport = nic, abi.ShmemTransportNIC
 			}
 		}
-		binary.LittleEndian.PutUint64(table[pe*peerBytes:], at)
-		binary.LittleEndian.PutUint32(table[pe*peerBytes+8:], transport)
 	}
-	if s.peers, err = s.env.GPU.Device.Alloc(uint64(len(table) + stateBytes)); err != nil {
+	peersBytes := uint64(len(table) * abi.ShmemPeerBytes)
+	if s.peers, err = s.env.GPU.Device.Alloc(peersBytes + abi.ShmemStateBytes); err != nil {
 		return access.NoMemory(err)
 	}
-	if s.report, err = s.env.GPU.Device.AllocHost(reportBytes); err != nil {
+	if s.report, err = s.env.GPU.Device.AllocHost(abi.WaitReportBytes); err != nil {
 		return access.NoMemory(err)
 	}
-	clear(memory.Bytes(s.report.Addr(), reportBytes))
+	*s.waitReport() = abi.WaitReport{}
 	limit := noTimeout
 	if pes.Timeout > 0 {
 		limit = pes.Timeout
 	}
-	b := binary.LittleEndian.AppendUint32(nil, stateVersion)
-	b = binary.LittleEndian.AppendUint32(b, uint32(pes.Me))
-	b = binary.LittleEndian.AppendUint32(b, uint32(pes.N))
-	b = binary.LittleEndian.AppendUint32(b, uint32(len(s.far)))
-	for _, v := range []uint64{s.sync.Base, s.sync.Size, 0, uint64(limit.Nanoseconds()), s.peers.Addr(), s.report.DeviceAddr()} {
-		b = binary.LittleEndian.AppendUint64(b, v)
+	s.state = abi.ShmemState{
+		Version: abi.ShmemStateVersion, MyPE: int32(pes.Me), NPEs: int32(pes.N), Far: uint32(len(s.far)),
+		Heap: s.sync.Base, HeapBytes: s.sync.Size, WaitLimit: uint64(limit.Nanoseconds()),
+		Peers: s.peers.Addr(), Report: s.report.DeviceAddr(),
 	}
-	copy(s.state[:], b)
-	all := append(table, b...)
+	all := append(abi.SliceBytes(table), abi.Bytes(&s.state)...)
 	defer runtime.KeepAlive(all)
 	return s.env.GPU.Copy(s.peers.Addr(), memory.AddrOf(all), uint64(len(all)))
+}
+
+// waitReport returns the buffer for the report of a wait that timed out. Kernels write it.
+func (s *Side) waitReport() *abi.WaitReport {
+	return &memory.Slice[abi.WaitReport](s.report.Addr(), 1)[0]
 }
 
 // Settle waits until no barrier is pending on any stream, because its kernel uses memory that Close
@@ -188,7 +170,7 @@ func (s *Side) Close() error {
 	}
 	s.met = nil
 	for _, m := range s.modules {
-		errs = append(errs, m.write([stateBytes]byte{}))
+		errs = append(errs, m.write(abi.ShmemState{}))
 	}
 	if s.own != nil {
 		errs = append(errs, s.own.Close())
@@ -210,7 +192,7 @@ func (s *Side) check() error {
 	if s.report == nil {
 		return nil
 	}
-	if memory.Load32(s.report.Addr()+reportReady) != 0 {
+	if atomic.LoadUint32(&s.waitReport().Ready) != 0 {
 		return s.reported()
 	}
 	return s.remote.failed(s.far)
@@ -218,12 +200,13 @@ func (s *Side) check() error {
 
 // reported turns the report of a kernel into an error.
 func (s *Side) reported() error {
-	word := func(off uint64) uint64 { return memory.Load64(s.report.Addr() + off) }
-	addr, who := word(reportAddress), int32(memory.Load32(s.report.Addr()+reportRank))
+	r := s.waitReport()
+	expected, seen := atomic.LoadUint64(&r.Expected), atomic.LoadUint64(&r.Seen)
+	addr, who := atomic.LoadUint64(&r.Address), int32(atomic.LoadUint32(&r.Rank))
 	peer := ""
-	if pe := int32(memory.Load32(s.report.Addr() + reportPeer)); pe >= 0 {
-		if s.isFar(int(pe)) && word(reportExpected) == 0 {
-			return fmt.Errorf("a kernel of PE %d timed out waiting for PE %d: %w", who, pe, s.remote.meaning(int(pe), word(reportSeen)))
+	if pe := int32(atomic.LoadUint32(&r.Peer)); pe >= 0 {
+		if s.isFar(int(pe)) && expected == 0 {
+			return fmt.Errorf("a kernel of PE %d timed out waiting for PE %d: %w", who, pe, s.remote.meaning(int(pe), seen))
 		}
 		peer = fmt.Sprintf(" from PE %d", pe)
 	}
@@ -232,5 +215,5 @@ func (s *Side) reported() error {
 		where += fmt.Sprintf(" (offset %d of the heap)", off)
 	}
 	return fmt.Errorf("a kernel of PE %d timed out waiting for the word at %s to become %d%s; its last value was %d: %w",
-		who, where, word(reportExpected), peer, word(reportSeen), peers.ErrTimeout)
+		who, where, expected, peer, seen, peers.ErrTimeout)
 }

@@ -11,6 +11,7 @@ import (
 	"mori/core/gpunic/mlx5"
 	"mori/core/internal/sys"
 	"mori/core/internal/sys/thread"
+	"mori/native/abi"
 )
 
 // ErrFull is returned when the ring has no room for an entry: poll first.
@@ -18,9 +19,9 @@ var ErrFull = errors.New("send queue is full")
 
 // A Poster posts to a queue and reads its completions. It is for one goroutine.
 type Poster struct {
-	View     mlx5.QueueView // its counters are the poster's
-	Errors   []mlx5.CQE     // completions that were errors
-	NoBell   bool           // entries are published by Ring only
+	View     abi.NICQueue // its counters are the poster's
+	Errors   []mlx5.CQE   // completions that were errors
+	NoBell   bool         // entries are published by Ring only
 	lastBell uint64
 }
 
@@ -67,7 +68,7 @@ func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error)
 
 // Ring publishes what was posted: entries first, the record then, the doorbell last.
 func (p *Poster) Ring() {
-	if p.View.Flags&mlx5.FlagNoDBR == 0 {
+	if p.View.Flags&abi.NICNoDBR == 0 {
 		sys.Store32(p.View.DBR+4, swap32(uint32(p.View.Reserved)&0xffff))
 	}
 	sys.Store64(p.View.UAR, p.lastBell)
@@ -148,7 +149,7 @@ func (p *Poster) Send(imm *uint32, flags uint8, parts ...Span) (uint64, error) {
 // Poll reads a completion, if there is one.
 func (p *Poster) Poll() (c mlx5.CQE, ok bool) {
 	v := &p.View
-	if v.Flags&mlx5.FlagCollapsed != 0 {
+	if v.Flags&abi.NICCollapsed != 0 {
 		return p.pollCollapsed()
 	}
 	at := v.CQ + (v.Polled&(1<<v.CQLog-1))*mlx5.CQEBytes

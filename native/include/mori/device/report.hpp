@@ -16,6 +16,5 @@ struct WaitReport {
     uint32_t count;     ///< waits that gave up; the record is the first one's
     uint32_t ready;     ///< 1 once the record is whole, written last
 };
-static_assert(sizeof(WaitReport) == 40);
 
 }  // namespace mori::device

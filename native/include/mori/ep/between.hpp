@@ -53,9 +53,9 @@ MORI_DEVICE_INLINE void raiseAt(const Op& op, const Hosts& hosts, uint64_t flags
     }
 }
 
-/// A lane waits until a word that a rank sets has come to the number, and compares stamps. False: the op is broken. ``whom`` has bits for other ranks
+/// A lane waits until a word that a rank sets has come to the number, and compares signatures. False: the op is broken. ``whom`` has bits for other ranks
 /// without which that one does not set it.
-MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64_t* word, uint32_t rank, uint64_t value, bool anyStamp, uint64_t whom = 0) {
+MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64_t* word, uint32_t rank, uint64_t value, bool anySignature, uint64_t whom = 0) {
     constexpr uint64_t kSlice = 20'000'000;  // between looks at the network, whose words may be the host's
     uint64_t seen = 0;
     bool came = false;
@@ -69,7 +69,7 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
             left < kSlice ? left : kSlice,
             [&] {
                 seen = atomicLoad<Scope::system, Order::acquire>(word);
-                return seen >> kStampBits >= value >> kStampBits;
+                return seen >> kSignatureBits >= value >> kSignatureBits;
             },
             [&] { return aborted = isAborted(op); });
         if (aborted && !came) {
@@ -87,7 +87,7 @@ MORI_DEVICE_INLINE bool awaitWord(const Op& op, const Hosts& hosts, const uint64
             }
         }
     }
-    const bool alike = anyStamp || seen >> kStampBits != value >> kStampBits || seen == value;
+    const bool alike = anySignature || seen >> kSignatureBits != value >> kSignatureBits || seen == value;
     if (came && alike) {
         return true;
     }
@@ -105,26 +105,26 @@ MORI_DEVICE_APART void refuseRanks(const Op& op, const Hosts& hosts, uint64_t fl
 }
 
 /// One warp waits for the flags of the ranks that ``whom`` has a bit for. False in all lanes: the op is broken.
-MORI_DEVICE_INLINE bool awaitRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom, bool anyStamp) {
+MORI_DEVICE_INLINE bool awaitRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom, bool anySignature) {
     bool came = true;
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
         if ((whom >> rank & 1) != 0) {
-            came = awaitWord(op, hosts, flagOf(op, flags, op.rank, rank), rank, value, anyStamp) && came;
+            came = awaitWord(op, hosts, flagOf(op, flags, op.rank, rank), rank, value, anySignature) && came;
         }
     }
     const bool all = warpBallot(!came) == 0;
-    if (!all && !anyStamp && laneInWarp() == 0 && faultOf(op) == Fault::mismatch) {
+    if (!all && !anySignature && laneInWarp() == 0 && faultOf(op) == Fault::mismatch) {
         refuseRanks(op, hosts, flags, value, whom);
     }
     return all;
 }
 
 /// All threads of the block wait; false in all of them if the op is broken.
-MORI_DEVICE_INLINE bool blockAwaitsRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom, bool anyStamp,
+MORI_DEVICE_INLINE bool blockAwaitsRanks(const Op& op, const Hosts& hosts, uint64_t flags, uint64_t value, uint64_t whom, bool anySignature,
                                          uint32_t& shared) {
     blockSync();
     if (warpInBlock() == 0) {
-        const bool came = awaitRanks(op, hosts, flags, value, whom, anyStamp);
+        const bool came = awaitRanks(op, hosts, flags, value, whom, anySignature);
         if (laneInWarp() == 0) {
             shared = came;
         }
@@ -154,7 +154,7 @@ class Peers {
 public:
     /// all: every rank of another host, whether tokens are forwarded or not.
     MORI_DEVICE_INLINE Peers(const Op& op, const Hosts& hosts, bool all)
-        : op_(op), each_(hosts.perHost), forwards_(hosts.forwards != 0 && !all) {}
+        : op_(op), each_(hosts.perHost), forwards_(hosts.hierarchical != 0 && !all) {}
 
     MORI_DEVICE_INLINE uint32_t count() const { return forwards_ ? op_.world / each_ - 1 : op_.world - each_; }
 

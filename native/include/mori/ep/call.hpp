@@ -22,7 +22,7 @@ MORI_DEVICE_INLINE uint64_t* flagOf(const Op& op, uint64_t flags, uint32_t in, u
 
 MORI_DEVICE_INLINE bool isDead(const Op& op, uint32_t rank) { return op.dead >> rank & 1; }
 
-MORI_DEVICE_INLINE uint64_t flagValue(uint64_t number, uint32_t stamp) { return number << kStampBits | stamp; }
+MORI_DEVICE_INLINE uint64_t flagValue(uint64_t number, uint32_t signature) { return number << kSignatureBits | signature; }
 
 /// One thread raises this rank's flag at every rank, behind its fence: what it did before that, and saw done, comes first.
 MORI_DEVICE_INLINE void raise(const Op& op, uint64_t flags, uint64_t value) {
@@ -78,7 +78,7 @@ MORI_DEVICE_APART bool isAborted(const Op& op) {
     return true;
 }
 
-/// Notes that a flag did not come, or came with another stamp.
+/// Notes that a flag did not come, or came with another signature.
 MORI_DEVICE_APART void breakBy(const Op& op, const uint64_t* flag, uint64_t value, uint64_t seen, uint32_t rank, bool came) {
     reportWait(&op.notice->wait, flag, value, seen, op.rank, rank);
     breakOp(op, came ? Fault::mismatch : Fault::timeout);
@@ -92,18 +92,18 @@ MORI_DEVICE_APART void refuse(const Op& op, uint64_t flags, uint32_t rank, uint6
     raise(op, flags, value);
 }
 
-/// A lane waits until one rank's flag has come to the number, and compares stamps. False: the op is broken.
-MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, bool anyStamp) {
+/// A lane waits until one rank's flag has come to the number, and compares signatures. False: the op is broken.
+MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, uint64_t value, bool anySignature) {
     const uint64_t* const flag = flagOf(op, flags, op.rank, rank);
     uint64_t seen = 0;
     const bool came = pollUntil(
         op.waitLimit,
         [&] {
             seen = atomicLoad<Scope::system, Order::acquire>(flag);
-            return seen >> kStampBits >= value >> kStampBits;
+            return seen >> kSignatureBits >= value >> kSignatureBits;
         },
         [&] { return isAborted(op); });
-    const bool alike = anyStamp || seen >> kStampBits != value >> kStampBits || seen == value;
+    const bool alike = anySignature || seen >> kSignatureBits != value >> kSignatureBits || seen == value;
     if (came && alike) {
         return true;
     }
@@ -116,11 +116,11 @@ MORI_DEVICE_INLINE bool awaitFlag(const Op& op, uint64_t flags, uint32_t rank, u
 }
 
 /// One warp waits for the flags of the ranks that ``whom`` has a bit for. False in all lanes: the op is broken.
-MORI_DEVICE_INLINE bool awaitFlags(const Op& op, uint64_t flags, uint64_t value, uint64_t whom, bool anyStamp) {
+MORI_DEVICE_INLINE bool awaitFlags(const Op& op, uint64_t flags, uint64_t value, uint64_t whom, bool anySignature) {
     bool came = true;
     for (uint32_t rank = laneInWarp(); rank < op.world; rank += kWarpSize) {
         if ((whom >> rank & 1) != 0 && !isDead(op, rank)) {
-            came = awaitFlag(op, flags, rank, value, anyStamp) && came;
+            came = awaitFlag(op, flags, rank, value, anySignature) && came;
         }
     }
     return warpBallot(!came) == 0;

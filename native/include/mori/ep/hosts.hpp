@@ -17,8 +17,8 @@ constexpr uint32_t kMostChunks = 64;
 /// What a chunk of records begins with: a ChunkHead, and then nothing.
 constexpr uint32_t kHeadBytes = 64;
 
-/// Where the Block of a line of Hosts::asks is.
-constexpr uint32_t kAskBytes = 16;
+/// Where the Block of a line of Hosts::requests is.
+constexpr uint32_t kRequestBytes = 16;
 
 struct ChunkHead {
     uint32_t records;
@@ -51,10 +51,10 @@ struct Hosts {
     HostsProgress* progress;
     uint64_t near;         ///< a bit for each rank that loads and stores reach, this one among them
     uint32_t perHost;      ///< ranks of a host, whose numbers follow each other
-    uint32_t forwards;     ///< 1: a token goes once to each other host, to the rank of this one's place there; 0: to each rank
+    uint32_t hierarchical; ///< 1: a token goes once to each other host, to the rank of this one's place there; 0: to each rank
     uint64_t chunkFlags;   ///< [peers][kMostChunks] words: chunks of records that have come
     uint64_t rowFlags;     ///< [far ranks][kMostChunks] words: chunks of combine's rows that have come
-    uint64_t asks;         ///< [2][world] lines: a flag, and at kAskBytes a Block: what others ask for by a routing map, and what this rank does
+    uint64_t requests;     ///< [2][world] lines: a flag, and at kRequestBytes a Block: requests of others by a routing map, and those of this rank
     uint64_t outgoing;     ///< [peers] of peerBytes: records on their way
     uint64_t incoming;     ///< the same, of others
     uint64_t peerBytes;
@@ -74,7 +74,5 @@ struct HostsCombineArgs {
     CombineArgs call;
     const Hosts* hosts;
 };
-static_assert(sizeof(ChunkHead) == 16 && sizeof(Block) == 16 && sizeof(HostsProgress) == 3344 && sizeof(Hosts) == 112, "package ep writes them");
-static_assert(sizeof(HostsDispatchArgs) == 80 && sizeof(HostsCombineArgs) == 88, "package ep writes them");
 
 }  // namespace mori::ep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// What a host hands to the kernels of dispatch and combine, and what these keep between calls. Package ep says what the
-/// steps are, which rows there are and where they lie; its Plan and Board are what the kernels must come to.
+/// Arguments of the kernels of dispatch and combine, and what these keep between calls. Package ep/internal/host does the same
+/// on host memory, with the arithmetic of package ep/internal/plan (Plan, CountMatrix). Kernels must compute the same.
 #pragma once
 
 #include <stdint.h>
@@ -9,7 +9,7 @@
 
 namespace mori::ep {
 
-/// Ranks whose memory the GPU reaches by loads and stores, at most.
+/// The most ranks of an op.
 constexpr uint32_t kMostRanks = 64;
 /// Threads of a block, at most: with more they would have too few registers for what a warp knows of its tokens, and kernels are no faster.
 constexpr uint32_t kMostThreads = 256;
@@ -18,11 +18,15 @@ constexpr uint32_t kMostWarps = 8;
 /// Chunks of the rows that one rank sends to another in a combine, at most: their words fill a line.
 constexpr uint32_t kSentChunks = 8;
 
-/// The distance of flags. A flag is the 8-byte word at the start of its line: number of the call << kStampBits | stamp.
+/// The distance of flags. A flag is the 8-byte word at the start of its line: number of the call << kSignatureBits | signature.
 constexpr uint32_t kLineBytes = 64;
-constexpr uint32_t kStampBits = 16;
+constexpr uint32_t kSignatureBits = 16;
+/// The bits of a call's number that count calls. The bits above count exclusions of ranks.
+constexpr uint32_t kEpochShift = 32;
+/// The bits of a count's word that are a number of rows (mori/ep/words.hpp).
+constexpr uint32_t kRowsBits = 24;
 
-/// Offsets of the regions in an op's symmetric memory, as ep.Layout has them.
+/// Offsets of the regions in an op's symmetric memory, as plan.Layout has them.
 struct Regions {
     uint64_t counts, published, arrived, ready, pulled;
     uint64_t dispatchOut, dispatchOutWeights, dispatchOutIndices, dispatchOutScales, srcPositions;
@@ -51,7 +55,6 @@ struct Notice {
     int32_t overflow[3];   ///< its destination, rows, and rows that were there before
     uint32_t abort;        ///< written by the host: 1 ends all waits, since a rank has died or the op is closed
 };
-static_assert(sizeof(Notice) == 72);
 
 /// What the kernels of one op keep. Zeros at first; the host reads it once a stream has come to rest.
 struct Progress {
@@ -81,7 +84,6 @@ struct Op {
     int32_t* slots;     ///< [maxTokens, topk]: the routing map of the last dispatch
     float* weights;     ///< [maxTokens, topk]: what the last dispatch was given
 };
-static_assert(sizeof(Op) == 720 && sizeof(Progress) == 2104, "package ep writes them");
 
 /// Phases of a call that one launch does.
 enum Phase : uint32_t { kSend = 1, kRecv = 2 };
@@ -98,7 +100,7 @@ struct DispatchArgs {
     uint32_t scaleBytes;  ///< of a row; 0 without scales
     uint32_t tokens;
     uint32_t phases;
-    uint32_t stamp;
+    uint32_t signature;
 };
 
 /// How combine's rows lie in CombineIn.
@@ -106,7 +108,7 @@ enum class Transport : uint32_t {
     plain = 0,      ///< as they are, in the order in which they were received
     direct = 1,     ///< so, each element as float8
     blockwise = 2,  ///< so, with scales
-    sent = 3,       ///< plain, or, if rows are many, at their tokens' ranks: that of rank d at d * maxTokens + token. Of the last dispatch, uncapped
+    push = 3,       ///< plain, or, if rows are many, at their tokens' ranks: that of rank d at d * maxTokens + token. Of the last dispatch, uncapped
 };
 
 struct CombineArgs {
@@ -123,7 +125,7 @@ struct CombineArgs {
     uint32_t scaleBlocks;    ///< scales of a row with Transport::blockwise
     uint32_t weighted;       ///< multiply each row by the weights that its token gave its experts
     uint32_t phases;
-    uint32_t stamp;
+    uint32_t signature;
     uint32_t clearReceived;  ///< set *Op::received to 0 at the end
 };
 
@@ -133,6 +135,5 @@ struct CountLocalArgs {
     int32_t* counts;         ///< [experts]
     uint32_t topk, firstExpert, experts;
 };
-static_assert(sizeof(DispatchArgs) == 72 && sizeof(CombineArgs) == 80 && sizeof(CountLocalArgs) == 40, "package ep writes them");
 
 }  // namespace mori::ep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// Which rows a rank's tokens become, and where they lie at their destinations: what ep.Plan and ep.Board say, on the
-/// device. Every block works it out by itself, which costs less than telling the others.
+/// Which rows a rank's tokens become, and where they lie at their destinations: Plan and CountMatrix of ep/internal/plan, on
+/// the device. Each block computes it by itself, which costs less than sharing it.
 #pragma once
 
 #include "mori/ep/call.hpp"

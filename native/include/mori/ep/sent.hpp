@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/// Rows of a combine that each rank sends to the ranks of their tokens (Transport::sent), which sum them where they came to.
+/// Rows of a combine that each rank sends to the ranks of their tokens (Transport::push), which sum them where they came to.
 ///
 /// The row that rank d has of token t of rank s goes into the CombineIn of s, at d * maxTokens + t; those of d's own tokens stay where they are, if one launch
 /// does all of the combine. Everybody knows from the counts of the last dispatch how many rows d has for each rank, and so when a chunk of them is
@@ -85,7 +85,7 @@ constexpr uint64_t kSentLeast = 24 << 20;
 
 /// Whether rows are sent. All ranks know the same counts.
 MORI_DEVICE_INLINE bool isSent(const Op& op, const CombineArgs& args) {
-    return args.transport == uint32_t(Transport::sent) && uint64_t(op.progress->most) * args.hidden * wayBytes(args) >= kSentLeast;
+    return args.transport == uint32_t(Transport::push) && uint64_t(op.progress->most) * args.hidden * wayBytes(args) >= kSentLeast;
 }
 
 /// Whether rows of this rank's own tokens stay where they are.

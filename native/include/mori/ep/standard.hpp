@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// What a host hands to the kernels of the standard-MoE form, in which the rows of each expert lie together. Package ep's
-/// Config.PackExperts is what they must come to.
+/// Arguments of the kernels of the standard-MoE form, in which the rows of each expert lie together. They must compute what
+/// Config.PackExperts of ep/internal/plan computes.
 #pragma once
 
 #include "mori/ep/op.hpp"
@@ -37,6 +37,5 @@ struct UnpackArgs {
     uint32_t type;    ///< a device::Number
     uint32_t pulled;  ///< out is CombineIn: nobody may read the rows of the last combine there any more
 };
-static_assert(sizeof(PackArgs) == 96 && sizeof(UnpackArgs) == 64, "package ep writes them");
 
 }  // namespace mori::ep

@@ -102,10 +102,10 @@ struct Summing {
 };
 
 /// All threads of the block wait; false in all of them if the op is broken.
-MORI_DEVICE_APART bool blockAwaits(const Op& op, uint64_t flags, uint64_t value, bool anyStamp, uint32_t& shared) {
+MORI_DEVICE_APART bool blockAwaits(const Op& op, uint64_t flags, uint64_t value, bool anySignature, uint32_t& shared) {
     blockSync();
     if (warpInBlock() == 0) {
-        const bool came = awaitFlags(op, flags, value, kEveryone, anyStamp);
+        const bool came = awaitFlags(op, flags, value, kEveryone, anySignature);
         if (laneInWarp() == 0) {
             shared = came;
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /// Counts as words that tell by themselves of which dispatch they are: nobody waits for a fence, or for a flag behind them.
 ///
-/// A word is epoch << 58 | number << 40 | stamp << 24 | rows. Of a dispatch's number, which begins anew behind each exclusion of ranks (ep.Op.Exclude), it has
+/// A word is epoch << 58 | number << 40 | signature << 24 | rows. Of a dispatch's number, which begins anew behind each exclusion of ranks (Exclude of ep/internal/gpu), it has
 /// the lowest 18 bits, and the lowest 6 of how many exclusions there were. What its place has before is of two dispatches back, of fewer exclusions, or 0.
 #pragma once
 
@@ -11,10 +11,8 @@ namespace mori::ep {
 
 namespace internal {
 
-constexpr uint32_t kRowsBits = 24;
-constexpr uint32_t kNumberShift = kRowsBits + kStampBits;
+constexpr uint32_t kNumberShift = kRowsBits + kSignatureBits;
 constexpr uint32_t kNumberBits = 18;
-constexpr uint32_t kEpochShift = 32;  // in a number, as package ep has it
 
 // Besides itself a word tells that its rank has come to this dispatch, and reads nothing of the one before any more: that is over since its kernel
 // began. CPUs' race detectors want to see it.
@@ -42,18 +40,18 @@ MORI_DEVICE_INLINE uint64_t* wordOf(const Op& op, uint32_t in, uint64_t number, 
 
 /// Publishes no rows, so that the others are told, too, that ranks were called differently: the block that publishes may find the op broken before.
 /// Nobody goes on by these words alone: each waits for those of the other rank, too.
-MORI_DEVICE_APART void refuseRows(const Op& op, uint64_t number, uint32_t stamp) {
+MORI_DEVICE_APART void refuseRows(const Op& op, uint64_t number, uint32_t signature) {
     MORI_DEVICE_ROLLED
     for (uint32_t i = 0; i < op.world * op.world; i++) {
         const uint32_t rank = i / op.world;
         if (!isDead(op, rank)) {
-            atomicStore<Scope::system, kToldBy>(wordOf(op, rank, number, op.rank, i % op.world), (markOf(number) << kStampBits | stamp) << kRowsBits);
+            atomicStore<Scope::system, kToldBy>(wordOf(op, rank, number, op.rank, i % op.world), (markOf(number) << kSignatureBits | signature) << kRowsBits);
         }
     }
 }
 
-/// Waits for a word of a dispatch that has this mark and stamp, and returns its rows; -1: it does not come, and the op is broken.
-MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t number, uint32_t stamp, uint32_t source) {
+/// Waits for a word of a dispatch that has this mark and signature, and returns its rows; -1: it does not come, and the op is broken.
+MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t number, uint32_t signature, uint32_t source) {
     const uint64_t mark = markOf(number);
     uint64_t seen = 0;
     const bool came = pollUntil(
@@ -63,25 +61,25 @@ MORI_DEVICE_APART int32_t awaitRows(const Op& op, const uint64_t* word, uint64_t
             return seen >> kNumberShift == mark;
         },
         [&] { return isAborted(op); });
-    const uint32_t its = uint32_t(seen >> kRowsBits & ((1u << kStampBits) - 1));
-    if (came && its == stamp) {
+    const uint32_t its = uint32_t(seen >> kRowsBits & ((1u << kSignatureBits) - 1));
+    if (came && its == signature) {
         return int32_t(rowsOf(seen));
     }
     // Told as the flag that a host would have raised.
     const uint64_t at = seen >> kNumberShift;
     const uint64_t back = (mark - at) & ((1u << kNumberBits) - 1);
     const uint64_t told = at >> kNumberBits == mark >> kNumberBits ? number - back : at >> kNumberBits << kEpochShift | (at & ((1u << kNumberBits) - 1));
-    breakBy(op, flagOf(op, op.regions.published, op.rank, source), flagValue(number, stamp), flagValue(told, its), source, came);
+    breakBy(op, flagOf(op, op.regions.published, op.rank, source), flagValue(number, signature), flagValue(told, its), source, came);
     if (came) {
-        refuseRows(op, number, stamp);
+        refuseRows(op, number, signature);
     }
     return -1;
 }
 
 class CountWords {
 public:
-    MORI_DEVICE_INLINE CountWords(const Op& op, uint64_t number, uint32_t stamp)
-        : op_(op), number_(number), stamp_(stamp), head_(markOf(number) << kStampBits | stamp) {}
+    MORI_DEVICE_INLINE CountWords(const Op& op, uint64_t number, uint32_t signature)
+        : op_(op), number_(number), signature_(signature), head_(markOf(number) << kSignatureBits | signature) {}
 
     /// One warp puts this rank's counts on everybody's board.
     MORI_DEVICE_INLINE void publish(const Plan& plan) const {
@@ -111,7 +109,7 @@ public:
             for (uint32_t i = 0; i < kAtOnce; i++) {
                 const uint32_t source = first + i;
                 if (source < op_.world && !isDead(op_, source)) {
-                    f(source, seen[i] >> kRowsBits == head_ ? int32_t(rowsOf(seen[i])) : awaitRows(op_, wordOf(op_, op_.rank, number_, source, d), number_, stamp_, source));
+                    f(source, seen[i] >> kRowsBits == head_ ? int32_t(rowsOf(seen[i])) : awaitRows(op_, wordOf(op_, op_.rank, number_, source, d), number_, signature_, source));
                 }
             }
         }
@@ -125,7 +123,7 @@ private:
 
     const Op& op_;
     uint64_t number_;
-    uint32_t stamp_;
+    uint32_t signature_;
     uint64_t head_;  // of a word, above the rows
 };
 

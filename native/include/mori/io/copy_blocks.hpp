@@ -21,7 +21,6 @@ struct Segment {
     uint64_t bytes;
     uint64_t before;  ///< bytes of all segments ahead of this one in the list, by which warps find their share
 };
-static_assert(sizeof(Segment) == 32);
 
 /// The kernel's one argument, by value. The list may be in device memory or in mapped host memory.
 ///
@@ -39,6 +38,5 @@ struct CopyBlocksArgs {
     uint64_t destination;       ///< what the offsets count from
     uint64_t source;
 };
-static_assert(sizeof(CopyBlocksArgs) == 104);
 
 }  // namespace mori::io

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-/// What hosts hand to the kernels of native/kernels/nic, each as the kernel's one argument, by value. Package native/nic has the same
-/// structs in Go. Each kernel ends within its limits and tells in its Outcome how it went.
+/// Arguments of the kernels of native/kernels/nic, each the kernel's one argument, by value. Each kernel ends within its limits and
+/// reports in its Outcome how it went.
 #pragma once
 
 #include "mori/device/report.hpp"
@@ -19,7 +19,6 @@ struct Outcome {
     uint64_t nanoseconds;  ///< of the block that took longest
     device::WaitReport report;
 };
-static_assert(sizeof(Outcome) == 72);
 
 /// mori_nic_interchange: fills this side's memory with a value, writes it to the peer's, rings the doorbell and waits for the
 /// completion; so often. Blocks share the bytes out, each posts its share, at most kMostBytes, to the one queue. Any blocks of whole
@@ -35,7 +34,6 @@ struct InterchangeArgs {
     uint32_t value;  ///< a byte, in the last round; one less in the round before, and so on
     uint32_t rank;
 };
-static_assert(sizeof(InterchangeArgs) == 96);
 
 /// mori_nic_verify: counts the bytes that are not the value. Any blocks of whole warps.
 struct VerifyArgs {
@@ -44,7 +42,6 @@ struct VerifyArgs {
     uint64_t bytes;
     uint64_t value;
 };
-static_assert(sizeof(VerifyArgs) == 32);
 
 /// mori_nic_ping_pong: two sides, one block each, hand each other a payload and a flag. The flag, 8 bytes, is at ``flag`` of each side's
 /// memory, and the payload at 0. Each side begins with flags of 0.
@@ -61,7 +58,6 @@ struct PingPongArgs {
     uint32_t begins;  ///< 1 for the side that sends first
     uint32_t atomic;  ///< 1: the flag is added to, so it follows its payload on every network; 0: it is written
 };
-static_assert(sizeof(PingPongArgs) == 128);
 
 /// Who posts a piece of a list: one thread, a warp, a block, or the lanes of a warp each one with one doorbell for all.
 enum class Posters : uint32_t { thread = 0, warp = 1, block = 2, lanes = 3 };
@@ -77,6 +73,5 @@ struct PostArgs {
     Posters posters;
     uint32_t window;  ///< pieces that a poster has under way before it waits for the last of them; 0: no bound but the ring's
 };
-static_assert(sizeof(PostArgs) == 48);
 
 }  // namespace mori::nic

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 /// What the host tells the device about a queue of a NIC and about registered memory. Hosts read it without a compiler of GPU
-/// code; core/gpunic/mlx5/view.go is the same layout in Go.
+/// code. tools/abigen writes the Go side.
 #pragma once
 
-#include <stddef.h>
 #include <stdint.h>
 
 namespace mori::nic {
@@ -51,8 +50,6 @@ struct alignas(64) Queue {
     uint64_t pollLock;   ///< 1 while a thread reads completions
     uint64_t bells;      ///< posters since the one that rings the doorbell began to; 0 if none rings
 };
-static_assert(sizeof(Queue) == 128);
-static_assert(offsetof(Queue, sqLog) == 40 && offsetof(Queue, reserved) == 64 && offsetof(Queue, bells) == 120);
 
 /// What the queue of a bnxt or ionic NIC has beside: it lies right behind the Queue.
 struct alignas(64) Annex {
@@ -64,7 +61,6 @@ struct alignas(64) Annex {
     // What the device's threads change.
     alignas(64) uint64_t psn;  ///< bnxt: number of the next entry's first packet, of which the NIC knows 24 bits
 };
-static_assert(sizeof(Annex) == 128 && offsetof(Annex, psn) == 64);
 
 /// Registered memory: lkey is what this side names it by, rkey what its peers do.
 struct Memory {
@@ -73,6 +69,5 @@ struct Memory {
     uint32_t lkey;
     uint32_t rkey;
 };
-static_assert(sizeof(Memory) == 24);
 
 }  // namespace mori::nic

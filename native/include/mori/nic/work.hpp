@@ -43,6 +43,5 @@ struct Work {
     uint32_t immediate;
     uint32_t reserved;
 };
-static_assert(sizeof(Work) == 80);
 
 }  // namespace mori::nic

@@ -147,8 +147,8 @@ MORI_DEVICE_INLINE uint64_t postDetailed(const Queue& q, uint64_t position, Kind
                                          const Terms& terms) {
     q.details[position & ((uint64_t(1) << q.log) - 1)] = detail;
     return publish(q, position, firstWord(kind, pe) | kHasDetail,
-                   uint64_t(terms.atomic) | uint64_t(terms.word) << 8 | uint64_t(terms.region & 0xffff) << 16 |
-                       uint64_t(terms.signalRegion & 0xffff) << 32);
+                   uint64_t(terms.atomic) | uint64_t(terms.word) << kWordShift | uint64_t(terms.region & 0xffff) << kRegionShift |
+                       uint64_t(terms.signalRegion & 0xffff) << kSignalRegionShift);
 }
 
 MORI_DEVICE_INLINE uint64_t post(const Queue& q, Kind kind, uint32_t pe, const Detail& detail, const Terms& terms) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /// What a GPU and a host's proxy share: commands that the GPU posts, and a board on which the host answers. Hosts read it
-/// without a compiler of GPU code; core/proxy/layout.go has the same in Go, and a test there holds them together.
+/// without a compiler of GPU code. tools/abigen writes the Go side.
 #pragma once
 
 #include <stdint.h>
@@ -32,7 +32,6 @@ enum class Atomic : uint32_t { add = 3, bitOr = 7, bitAnd = 8, bitXor = 10, read
 struct alignas(16) Command {
     uint64_t first, second;
 };
-static_assert(sizeof(Command) == 16);
 
 constexpr uint32_t kPlaceBits = 40;
 constexpr uint32_t kPeBits = 16;
@@ -40,6 +39,10 @@ constexpr uint32_t kBytesBits = 23;
 constexpr uint32_t kKindShift = kPlaceBits + kPeBits;
 constexpr uint64_t kHasDetail = 1ull << 61;
 constexpr uint32_t kLapShift = 63;
+// In the second word of a command with a Detail.
+constexpr uint32_t kWordShift = 8;
+constexpr uint32_t kRegionShift = 16;
+constexpr uint32_t kSignalRegionShift = 32;
 
 /// What does not fit a command. Slot n's belongs to the command in slot n, and is written before it.
 struct Detail {
@@ -50,14 +53,12 @@ struct Detail {
     uint64_t compare;
     uint64_t signal;   ///< an offset in the signal's region
 };
-static_assert(sizeof(Detail) == 48);
 
 /// Where the old value of a fetch comes to.
 struct Result {
     uint64_t value;
     uint64_t ticket;  ///< whose it is, written last
 };
-static_assert(sizeof(Result) == 16);
 
 /// What the host tells, in one word, since a GPU's look at it takes a microsecond.
 struct Board {
@@ -66,7 +67,6 @@ struct Board {
     device::WaitReport report;  ///< of a wait of the GPU that gave up
     uint64_t reserved2[3];
 };
-static_assert(sizeof(Board) == 128);
 
 constexpr uint64_t kTrouble = 1ull << 63;  ///< some PE's status is not 0
 constexpr uint64_t kClosed = 1ull << 62;   ///< nobody reads commands any more
@@ -79,7 +79,6 @@ struct State {
     uint32_t broken;  ///< a wait for a slot gave up: the ring has a hole, and nothing behind it is read
     uint32_t reserved[11];
 };
-static_assert(sizeof(State) == 64);
 
 constexpr uint32_t kQueueVersion = 1;
 
@@ -100,7 +99,6 @@ struct Queue {
     uint64_t waitLimit;  ///< nanoseconds that a wait may last
     uint64_t reserved2[4];
 };
-static_assert(sizeof(Queue) == 120);
 
 /// What a wait says beside 0 and the numbers of the system's errors, which are a PE's status.
 constexpr uint32_t kRefused = 0x10001;  ///< the arguments are wrong, and nothing was posted

@@ -22,7 +22,6 @@ struct Peer {
     Transport transport;
     uint32_t reserved;
 };
-static_assert(sizeof(Peer) == 16);
 
 /// A PE that a NIC's queue reaches.
 struct NicPeer {
@@ -31,7 +30,6 @@ struct NicPeer {
     nic::Memory mine;    ///< this PE's heap
     nic::Memory theirs;  ///< the other's
 };
-static_assert(sizeof(NicPeer) == 64);
 
 constexpr uint32_t kStateVersion = 1;
 
@@ -51,7 +49,6 @@ struct State {
     const Peer* peers;   ///< one for each PE, this one included
     device::WaitReport* report;  ///< mapped host memory
 };
-static_assert(sizeof(State) == 64);
 
 /// What an atomic operation or a signal does.
 enum AtomicType : uint32_t {
@@ -92,6 +89,5 @@ struct RemoteOp {
     uint64_t compare;
     uint64_t signal;  ///< the signal's symmetric address
 };
-static_assert(sizeof(RemoteOp) == 64);
 
 }  // namespace mori::shmem
