@@ -16,11 +16,11 @@ import (
 // The frames that verbs adds to the stream, beside those of package grant. All numbers are big
 // endian.
 const (
-	frameOffer   = grant.FrameOwn + iota // who dialed: its rails
-	frameAnswer                          // the other: its rails, one for each that it takes
-	frameUp                              // who dialed: its queue pairs can receive
-	frameCredit                          // target of writes with remote data: receives that are free again; see notice.go
-	frameNoRails                         // either, at most once: it has no rails, and this is why, in words; then it ends the connection
+	frameOffer   = grant.FrameOwn + iota // from the side that dialed: its rails
+	frameAnswer                          // from the other side: its rails, one for each offer that it takes
+	frameUp                              // from the side that dialed: its queue pairs can receive
+	frameCredit                          // from the target of sends: receives that are free again; see notice.go
+	frameNoRails                         // from either side, at most once: why its setup failed, as text; it then ends the connection
 )
 
 // setupVersion is the first byte of an offer and an answer.
@@ -35,7 +35,7 @@ func encodeReason(why error) []byte {
 	return []byte(text[:min(len(text), maxReason)])
 }
 
-// parseReason is the inverse, fit to be printed. The bytes come from outside.
+// parseReason is the inverse; the text is printable. The bytes come from outside.
 func parseReason(b []byte) (string, error) {
 	if len(b) == 0 || len(b) > maxReason {
 		return "", fmt.Errorf("reason of %d bytes, want 1 to %d: %w", len(b), maxReason, fabric.ErrProtocol)
@@ -57,7 +57,7 @@ type railDesc struct {
 	readDepth uint8  // reads and atomics that its queue pairs take at a time, as their target
 	psn       uint32
 	recvs     uint16   // receives that are posted to each of its queue pairs
-	index     uint8    // what hosts that are alike call its NIC
+	index     uint8    // of its NIC among equal hosts
 	wire      uint32   // number of the queue pair for messages; 0: none
 	wireRecvs uint16   // receives that are posted to it
 	wireBytes uint16   // of each

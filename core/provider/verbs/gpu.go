@@ -13,11 +13,14 @@ import (
 	"mori/native/verbs"
 )
 
-// A gpuMemory is how memory of a GPU is shown to NICs. There are two ways. By dma-buf: the GPU's
-// driver makes a descriptor, which the kernel part of the NIC's driver imports. By peer memory:
-// that driver is given the address, and a module (nvidia_peermem) finds the pages for it. A host
-// may have either, both or none, and what it has shows only when it is tried. It is tried each
-// time: a module may be loaded later.
+// A gpuMemory registers memory of a GPU with NICs. There are two ways:
+//
+//   - dma-buf: the GPU's driver makes a descriptor, which the NIC's kernel driver imports.
+//   - peer memory: the NIC's kernel driver gets the address, and a module (nvidia_peermem) finds
+//     the pages.
+//
+// A host may support either, both or neither, which only an attempt shows. Each registration tries
+// both, because a module may be loaded later.
 type gpuMemory struct {
 	dev  *device.Device
 	ways []gpuWay // in order of preference
@@ -50,7 +53,7 @@ func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 	return &gpuMemory{dev: d, ways: []gpuWay{byPeer, byDMABuf}}, nil
 }
 
-// pin tries the ways in turn. The error has why each one failed.
+// pin tries the ways in turn. The error says why each one failed.
 func (g *gpuMemory) pin(n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
 	var whys [2]error
 	for i, w := range g.ways {
@@ -78,12 +81,12 @@ func pinDMABuf(d *device.Device, n *nic, at, length uint64, rights verbs.Access)
 	return n.pd.RegDmabuf(offset, length, at, fd, rights)
 }
 
-// explain says what was tried and where to look.
+// explain says what failed and where to look.
 func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
 	return fmt.Errorf("register %d bytes of %v with %s: %w; mori doctor says what the host needs", size, g.dev, n.name, err)
 }
 
-// logChoice logs which way it went.
+// logChoice logs which way succeeded.
 func (g *gpuMemory) logChoice(log *slog.Logger, size uint64) {
 	if g != nil {
 		log.Debug("verbs: NICs access GPU memory", "bytes", size, "device", g.dev, "how", g.last)

@@ -25,7 +25,7 @@ import (
 type nic struct {
 	name  string
 	port  int
-	index int // what hosts that are alike call it
+	index int // its number among equal hosts; see Settings.Indices
 	want  int // Settings.GIDIndex
 	why   string
 	attr  verbs.DeviceAttr
@@ -34,15 +34,15 @@ type nic struct {
 	pd    verbs.PD
 
 	log    *slog.Logger
-	events *os.File // another descriptor of the events': closing it ends the watcher
+	events *os.File // another descriptor of the events; closing it ends the goroutine of watch
 	over   sync.WaitGroup
-	dead   atomic.Bool // it reports no completions any more
+	dead   atomic.Bool // it reports no more completions
 
 	mu    sync.Mutex
 	rails map[*rail]struct{} // notified of what happens to the device
 }
 
-// openNIC opens "name" or "name:port". An error says what is missing.
+// openNIC opens "name" or "name:port".
 func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	name, port, err := splitPort(device)
 	if err != nil {
@@ -55,7 +55,7 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	made := &nic{name: name, port: port, want: s.GIDIndex, ctx: ctx, log: log, rails: map[*rail]struct{}{}}
 	n = made
 	defer func() {
-		if err != nil { // n is nil by now, or all but watched
+		if err != nil { // n may be nil by now
 			n, err = nil, errors.Join(fmt.Errorf("use RDMA device %s: %w", device, err), made.close())
 		}
 	}()
@@ -101,9 +101,9 @@ func (n *nic) choosePort() error {
 	return fmt.Errorf("no active port (%s): is its cable connected, and its network interface up?: %w", state, fabric.ErrNoData)
 }
 
-// address is what peers send to: addresses come and go with those of the network interface, so each
-// rail asks. If the peer's is known, it is one of its kind, if there is one: IPv4 does not reach
-// IPv6.
+// address is the GID that peers send to. GIDs change with the addresses of the network interface,
+// so each rail asks for it. If the peer's GID is known, it prefers one of the same kind, because
+// IPv4 does not reach IPv6.
 func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil || len(table) == 0 && n.link.LinkLayer != verbs.LinkEthernet { // InfiniBand has LIDs
@@ -145,7 +145,7 @@ func (n *nic) watch() error {
 				ev, got = n.ctx.AsyncEvent()
 				return !errors.Is(got, syscall.EAGAIN)
 			}) != nil || got != nil {
-				return // closed, or a device that is gone: its queue pairs report that
+				return // closed, or the device was removed, which its queue pairs report
 			}
 			n.happened(ev)
 		}
@@ -153,7 +153,7 @@ func (n *nic) watch() error {
 	return nil
 }
 
-// happened notifies the rails of what ends them.
+// happened handles an event of the device. Some end its rails.
 func (n *nic) happened(ev verbs.AsyncEvent) {
 	var why string
 	switch ev.Kind {
@@ -183,8 +183,8 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 	}
 }
 
-// addressesChanged ends the rails whose own address is gone: what they send would be lost, and
-// retries take seconds to find out.
+// addressesChanged ends the rails whose own address was removed: what they send would be lost,
+// which retries detect after seconds only.
 func (n *nic) addressesChanged() {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil {
@@ -219,7 +219,7 @@ func (n *nic) leave(r *rail) {
 	delete(n.rails, r)
 }
 
-// close gives the device back. Nobody uses it any more.
+// close closes the device. It is not in use any more.
 func (n *nic) close() error {
 	var errs []error
 	if n.events != nil {
@@ -232,8 +232,8 @@ func (n *nic) close() error {
 	return errors.Join(append(errs, n.ctx.Close())...)
 }
 
-// openNICs opens the devices that the settings allow and that can be used. The reasons of the
-// others are in notes, and in the error if there is none at all.
+// openNICs opens the devices that the settings allow and that can be used. notes, and the error if
+// no device can be used, say why others cannot.
 func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err error) {
 	names := s.Devices
 	if len(names) == 0 {
@@ -292,8 +292,8 @@ func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 	return table[best], nil
 }
 
-// chooseGIDLike is ChooseGID among those that are IPv4, or are not, as a peer's is, if there are
-// such and no index is wanted.
+// chooseGIDLike is ChooseGID among the entries of the peer's address family, if there are any and
+// no index is wanted.
 func chooseGIDLike(table []verbs.GIDEntry, want int, peer *[16]byte) (verbs.GIDEntry, error) {
 	if peer != nil && want < 0 {
 		is4 := func(gid [16]byte) bool { return netip.AddrFrom16(gid).Is4In6() }
@@ -339,5 +339,5 @@ func listGIDs(table []verbs.GIDEntry) string {
 	return text
 }
 
-// gidText is a GID as people read it.
+// gidText formats a GID as an IP address.
 func gidText(gid [16]byte) string { return netip.AddrFrom16(gid).Unmap().String() }

@@ -13,19 +13,18 @@ import (
 	"mori/native/verbs"
 )
 
-// The remote data of a write goes behind its bytes, as a send with immediate data on every queue
-// pair that has carried some of them: what a queue pair has written is in place when a receive
-// behind it completes, whatever buses and caches are on the way. The target notifies its program
-// when all have come.
+// The remote data of a write follows its bytes, as a send with immediate data on every queue pair
+// that has carried some of them. When a receive completes, the earlier writes of its queue pair are
+// in memory. The target notifies its program when all sends of an op have arrived.
 //
 //	immediate   number of the op in the low 24 bits, how many sends in the high 8
 //	payload     Op.Data u64, Op.Len u64, ticket of the grant of the region u64, big endian
 //
 // The ticket proves that the sender has shown the region's key.
 //
-// A send takes a credit: there is a receive for it. The target gives credits back once its program
-// was notified. An op that finds none sends its remote data over TCP, behind the last completion,
-// and there the protocol holds it up.
+// A send takes a credit, so that there is a receive for it. The target gives credits back once its
+// program was notified. An op without a credit sends its remote data over TCP, after the last
+// completion, where package conn bounds it.
 const (
 	noticeLen  = 24
 	numberMask = 1<<24 - 1
@@ -35,17 +34,17 @@ const (
 // A credit frame: rail u8, queue pair u8 (wirePair: that of messages), how many u16.
 const creditLen = 4
 
-// A mailbox is the receives of a queue pair.
-type mailbox struct {
+// A recvBuffers is the receives of a queue pair, and their memory.
+type recvBuffers struct {
 	mem  []byte
 	slot int // bytes of a receive
 	mr   verbs.MR
 	keys verbs.Keys
-	owed int // credits that the peer has not got back; under notices.mu
+	owed int // credits that were not given back; under notices.mu
 }
 
 // open makes memory for n receives.
-func (b *mailbox) open(pd verbs.PD, n, slot int) (err error) {
+func (b *recvBuffers) open(pd verbs.PD, n, slot int) (err error) {
 	if b.mem, err = sys.Alloc(n * slot); err != nil {
 		return err
 	}
@@ -55,13 +54,13 @@ func (b *mailbox) open(pd verbs.PD, n, slot int) (err error) {
 	return err
 }
 
-func (b *mailbox) recvs() int { return len(b.mem) / max(1, b.slot) }
+func (b *recvBuffers) count() int { return len(b.mem) / max(1, b.slot) }
 
 // addr is where the i-th receive is.
-func (b *mailbox) addr(i int) uint64 { return sys.AddrOf(b.mem) + uint64(i*b.slot) }
+func (b *recvBuffers) addr(i int) uint64 { return sys.AddrOf(b.mem) + uint64(i*b.slot) }
 
 // post posts the i-th receive.
-func (b *mailbox) post(qp verbs.QP, i int) error {
+func (b *recvBuffers) post(qp verbs.QP, i int) error {
 	wr := [1]verbs.RecvWR{{ID: recvBit | uint64(i), Count: 1}}
 	sge := [1]verbs.SGE{{Addr: b.addr(i), Len: uint32(b.slot), LKey: b.keys.Local}}
 	_, err := qp.PostRecv(wr[:], sge[:])
@@ -69,7 +68,7 @@ func (b *mailbox) post(qp verbs.QP, i int) error {
 }
 
 // close frees the memory. The queue pair is gone.
-func (b *mailbox) close() error {
+func (b *recvBuffers) close() error {
 	if b.mr != 0 {
 		if err := b.mr.Close(); err != nil {
 			return err // the device may still know it
@@ -116,8 +115,7 @@ type notices struct {
 	stopped bool
 }
 
-// An arrival is a completion for the program, and the queue pairs that get their credit back with
-// it.
+// An arrival is a completion for the program, and the queue pair that gets its credit back with it.
 type arrival struct {
 	completion fabric.Completion
 	last       *pair
@@ -138,13 +136,13 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	if p.wire != nil {
 		return p.wire.arrived(wc)
 	}
-	b, i := &p.box, int(wc.ID&^recvBit)
-	if !wc.HasImm || wc.Bytes != noticeLen || i >= b.recvs() || wc.Imm>>24 == 0 {
+	b, i := &p.recvs, int(wc.ID&^recvBit)
+	if !wc.HasImm || wc.Bytes != noticeLen || i >= b.count() || wc.Imm>>24 == 0 {
 		return fmt.Errorf("send of %d bytes on queue pair %d, want remote data of a write: %w", wc.Bytes, p.num, fabric.ErrProtocol)
 	}
 	x := parseRemoteData(b.mem[i*noticeLen:][:noticeLen])
 	posted := b.post(p.qp, i)
-	if err := p.rail.path.notices.add(p, wc.Imm, x); err != nil { // what came is reported, whatever has become of the queue pair
+	if err := p.rail.path.notices.add(p, wc.Imm, x); err != nil { // reported although posting may have failed
 		return err
 	}
 	if posted != nil {
@@ -153,8 +151,8 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	return nil
 }
 
-// add counts a send, and notifies the program with the last one of an op. An error is a peer that
-// sends what it may not.
+// add counts a send, and notifies the program with the last one of an op. An error is the peer's
+// violation of the protocol.
 func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -186,15 +184,15 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 
 // repay gives the peer a credit back, with others in one frame. With mu held.
 func (n *notices) repay(p *pair) {
-	if p.box.owed++; n.stopped || p.box.owed < (p.box.recvs()+1)/2 {
+	if p.recvs.owed++; n.stopped || p.recvs.owed < (p.recvs.count()+1)/2 {
 		return
 	}
 	body := []byte{byte(p.rail.index), byte(p.index)}
-	n.path.ops.Send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.box.owed)))
-	p.box.owed = 0
+	n.path.ops.Send(frameCredit, binary.BigEndian.AppendUint16(body, uint16(p.recvs.owed)))
+	p.recvs.owed = 0
 }
 
-// Drain moves what waits into the queue; see util.Source.
+// Drain moves pending arrivals into the queue; see util.Source.
 func (n *notices) Drain() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -209,11 +207,10 @@ func (n *notices) Drain() {
 	}
 }
 
-// Arm has nothing to do: arrivals are pushed by who sees them, and wake readers so; see
-// util.Source.
+// Arm has nothing to do, because the poller pushes arrivals and so wakes readers; see util.Source.
 func (n *notices) Arm(bool) {}
 
-// stop ends the repaying. What waits stays for the readers.
+// stop ends the repaying. Pending arrivals stay for the readers.
 func (n *notices) stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

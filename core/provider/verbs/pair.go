@@ -27,7 +27,7 @@ type pair struct {
 
 	wire *wire // nil: its receives are for remote data of writes
 
-	box     mailbox
+	recvs   recvBuffers
 	credits atomic.Int32 // sends that the peer has receives for
 	most    int32        // of credits
 
@@ -35,12 +35,12 @@ type pair struct {
 	ring       []*posting // of the work requests under way, by their number
 	head, tail uint64     // numbers: the oldest, and the next
 	unsignaled int        // posted since the last that makes a completion
-	waiting    []part     // for places in the ring
+	waiting    []part     // for room in the ring
 	broken     error      // nothing is posted any more
 	dry        bool       // a receive came back empty
 }
 
-// newPair makes a queue pair with a mailbox of receives of slot bytes; connect readies it.
+// newPair makes a queue pair, not connected, with receives of slot bytes.
 func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	n := r.nic
 	in := verbs.QPInit{
@@ -55,7 +55,7 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Inline == 0 { // some give some to who wants none
+	if s.Inline == 0 { // some devices give more than was asked for
 		got.Inline = 0
 	}
 	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*posting, in.SendWR)}
@@ -63,16 +63,16 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	if most := n.attr.MaxSGERead; most > 0 {
 		p.maxSGERead = min(p.maxSGERead, most)
 	}
-	if err := p.box.open(n.pd, recvs, slot); err != nil {
+	if err := p.recvs.open(n.pd, recvs, slot); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-// close takes the queue pair away: no NIC touches memory for it any more.
-func (p *pair) close() error { return errors.Join(p.qp.Close(), p.box.close()) }
+// close destroys the queue pair: the NIC touches no memory for it any more.
+func (p *pair) close() error { return errors.Join(p.qp.Close(), p.recvs.close()) }
 
-// add posts a part, as far as there are places; the rest follows what ends.
+// add posts a part, as far as the ring has room. completed posts the rest.
 func (p *pair) add(w part) {
 	p.mu.Lock()
 	if p.broken != nil {
@@ -89,7 +89,7 @@ func (p *pair) add(w part) {
 	}
 }
 
-// feed posts what waits while there are places. With mu held.
+// feed posts waiting parts while the ring has room. With mu held.
 func (p *pair) feed() error {
 	for len(p.waiting) > 0 && p.broken == nil {
 		w := &p.waiting[0]
@@ -137,8 +137,8 @@ type share struct {
 	n  int32
 }
 
-// completed takes a completion: the work requests up to its number have ended. It appends whose
-// they were. An error is the end of the pair.
+// completed takes a completion: the work requests up to its number have ended. It appends them to
+// to, by posting. An error is the end of the pair.
 func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,8 +172,8 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	return to, nil
 }
 
-// flushed takes a receive that comes back empty. If nothing here is known to have failed, it is the
-// peer who did what it may not.
+// flushed takes a receive that comes back empty. If no failure of this side is known, the peer made
+// an invalid access.
 func (p *pair) flushed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,15 +184,15 @@ func (p *pair) flushed() error {
 	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s made an invalid access, or failed itself", p.num, p.rail, p.rail.path.port.Peer())
 }
 
-// fault is why a work request failed. A refusal by the target is no ErrAccess: ops are held against
-// what was granted before they are posted, so the region went without a word, as when the kernel
-// takes a killed process apart, regions first.
+// fault is why a work request failed. A refusal by the target is not ErrAccess: ops are checked
+// against the grant before they are posted. So the region was deregistered without a revocation, as
+// when the kernel ends a killed process, regions first.
 func (p *pair) fault(wc *verbs.WC) error {
 	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.path.port.Peer(), wc.Status,
 		uint32(wc.Status), wc.VendorErr)
 }
 
-// shut has the NIC end what is under way, and takes what is not.
+// shut makes the NIC flush what is under way, and returns what was not posted.
 func (p *pair) shut(cause error) []part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +201,7 @@ func (p *pair) shut(cause error) []part {
 	if p.broken == nil {
 		p.broken = cause
 	}
-	if err := p.qp.Fail(); err != nil { // then only its end ends the work
+	if err := p.qp.Fail(); err != nil { // then the work ends when the queue pair is destroyed
 		p.rail.path.log.Debug("verbs: put a queue pair into error", "qp", p.num, "error", err)
 	}
 	return rest

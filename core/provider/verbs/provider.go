@@ -25,7 +25,7 @@ type Options struct {
 	// GID. Its error is that of the call.
 	Settings func() (Settings, error)
 
-	TLS *tls.Config  // of the TCP connection, not of what NICs move
+	TLS *tls.Config  // of the TCP connection; NICs do not encrypt
 	Log *slog.Logger // nil: slog.Default()
 
 	// For tests: how long a peer or a device is waited for, 0 for pathbase.ReleaseWait, and how long
@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s
-// it takes 80 us, long beside the turn of a completion.
+// it takes 80 us, which is long compared to a completion.
 const bestOp = 4 << 20
 
 // A Provider is the fabric.Provider "verbs".
@@ -175,7 +175,7 @@ func closeNICs(nics []*nic) error {
 // sockets report to the data path which side dialed.
 type sockets struct{ inet.Sockets }
 
-// Prelude readies a socket, and returns whether this side dialed.
+// Prelude prepares a socket, and returns whether this side dialed.
 func (s sockets) Prelude(conn net.Conn, active bool) (any, error) {
 	_, err := s.Sockets.Prelude(conn, active)
 	return active, err

@@ -31,21 +31,21 @@ type rail struct {
 	cq      verbs.CQ
 	entries int // of cq
 	pairs   []*pair
-	wire    *wire // of the first rail, if it has one
+	wire    *wire // for messages; of the first rail, and may be nil
 	psn     uint32
 
-	bell *os.File // another descriptor of the channel's
-	raw  syscall.RawConn
-	rang func(uintptr) bool // takes a news of the channel; made once, so that sleeping allocates nothing
-	deaf error              // why it could not
-	over sync.WaitGroup
+	file    *os.File // another descriptor of the channel
+	raw     syscall.RawConn
+	next    func(uintptr) bool // takes an event of the channel; made once, so that sleep allocates nothing
+	nextErr error              // of next
+	polling sync.WaitGroup
 }
 
 // String is "mlx5_0:1".
 func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
 
-// newRail makes a rail with some queue pairs, not connected, and one for messages if it shall have
-// that and the device lets it. offer is what the peer has said of its end, if it has.
+// newRail makes a rail with some queue pairs, not connected, and one for messages if that is wanted
+// and the device has room. offer is the peer's end, nil if it is not known yet.
 func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *rail, err error) {
 	s, n := &dp.all.settings, dp.all.nics[nicAt]
 	var peer *[16]byte
@@ -94,13 +94,13 @@ func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *r
 	if err != nil {
 		return nil, err
 	}
-	r.bell = os.NewFile(uintptr(fd), "completions")
-	if r.raw, err = r.bell.SyscallConn(); err != nil {
+	r.file = os.NewFile(uintptr(fd), "completions")
+	if r.raw, err = r.file.SyscallConn(); err != nil {
 		return nil, err
 	}
-	r.rang = func(uintptr) bool {
-		_, r.deaf = r.channel.Next()
-		return !errors.Is(r.deaf, syscall.EAGAIN)
+	r.next = func(uintptr) bool {
+		_, r.nextErr = r.channel.Next()
+		return !errors.Is(r.nextErr, syscall.EAGAIN)
 	}
 	n.join(r)
 	return r, nil
@@ -116,9 +116,9 @@ func (r *rail) desc() railDesc {
 	for _, p := range r.pairs {
 		d.qps = append(d.qps, p.num)
 	}
-	d.recvs = uint16(r.pairs[0].box.recvs())
+	d.recvs = uint16(r.pairs[0].recvs.count())
 	if w := r.wire; w != nil {
-		d.wire, d.wireRecvs, d.wireBytes = w.pair.num, uint16(w.pair.box.recvs()), wireBytes
+		d.wire, d.wireRecvs, d.wireBytes = w.pair.num, uint16(w.pair.recvs.count()), wireBytes
 	}
 	return d
 }
@@ -134,15 +134,14 @@ func (r *rail) ownMTU() int {
 	return r.nic.link.MTU
 }
 
-// A NIC waits this long for the receive of a peer that had none, and asks for ever; and packets
-// live for so many hops.
+// A NIC waits minRNRTimer for the receive of a peer that had none, and retries without a limit.
 const (
 	minRNRTimer = 12 // 0.64 ms
 	rnrForever  = 7
 	hopLimit    = 64
 )
 
-// connect readies the queue pairs for the peer's, in order, and starts the poller.
+// connect connects the queue pairs to the peer's, in order, and starts the poller.
 func (r *rail) connect(peer *railDesc) error {
 	if len(peer.qps) < len(r.pairs) {
 		return fmt.Errorf("peer has %d queue pairs for %d: %w", len(peer.qps), len(r.pairs), fabric.ErrProtocol)
@@ -161,20 +160,20 @@ func (r *rail) connect(peer *railDesc) error {
 			return err
 		}
 	}
-	r.over.Add(1)
+	r.polling.Add(1)
 	go r.poll()
 	return nil
 }
 
-// connect readies a queue pair for the peer's of a number, which has so many receives.
+// connect connects a queue pair to queue pair dest of the peer, which has so many receives.
 func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.Access) error {
 	r := p.rail
 	s, n := &r.path.all.settings, r.nic
 	if err := p.qp.Init(n.port, rights); err != nil {
 		return err
 	}
-	for at := range p.box.recvs() {
-		if err := p.box.post(p.qp, at); err != nil {
+	for at := range p.recvs.count() {
+		if err := p.recvs.post(p.qp, at); err != nil {
 			return err
 		}
 	}
@@ -193,8 +192,8 @@ func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.A
 	})
 }
 
-// shrink gives up the queue pairs beyond the first n, which the peer does not want. None is
-// connected.
+// shrink closes the queue pairs beyond the first n, which the peer does not want. No pair is
+// connected yet.
 func (r *rail) shrink(n int) {
 	if n >= len(r.pairs) {
 		return
@@ -212,9 +211,9 @@ func (r *rail) fail(err error) {
 	}
 }
 
-// While work is under way the poller looks for completions for spinFor after the last one, with
-// Settings.Polling for pollFor, and sleeps on the channel then. Both are chosen and not measured:
-// no NIC of hardware was there. A sleep costs an interrupt and the wake of a thread.
+// While work is under way the poller polls for spinFor after the last completion, with
+// Settings.Polling for pollFor, and then sleeps on the channel. Both are chosen and not measured on
+// a hardware NIC. A sleep costs an interrupt and the wakeup of a thread.
 const (
 	spinFor   = 30 * time.Microsecond
 	pollFor   = time.Millisecond
@@ -223,7 +222,7 @@ const (
 
 // poll takes completions until the rail closes.
 func (r *rail) poll() {
-	defer r.over.Done()
+	defer r.polling.Done()
 	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
 	last := time.Now()
 	armed, awake, late := false, spinFor, 0
@@ -269,13 +268,13 @@ func (r *rail) poll() {
 
 // sleep returns when the channel has reported a completion; false: the rail closes.
 func (r *rail) sleep() bool {
-	if r.raw.Read(r.rang) != nil {
+	if r.raw.Read(r.next) != nil {
 		return false
 	}
-	if r.deaf != nil {
-		r.fail(fmt.Errorf("wait for completions of %s: %w: %w", r, r.deaf, fabric.ErrConnReset))
+	if r.nextErr != nil {
+		r.fail(fmt.Errorf("wait for completions of %s: %w: %w", r, r.nextErr, fabric.ErrConnReset))
 	}
-	return r.deaf == nil
+	return r.nextErr == nil
 }
 
 // take ends what has completed. ended is its scratch.
@@ -323,7 +322,7 @@ func (r *rail) pairOf(num uint32) *pair {
 	return nil
 }
 
-// all are the queue pairs, that of messages among them.
+// all are the queue pairs, with that for messages.
 func (r *rail) all() []*pair {
 	if r.wire == nil {
 		return r.pairs
@@ -340,7 +339,7 @@ func (r *rail) idle() bool {
 	return true
 }
 
-// shut ends all work: what NICs have by their flushing it, the rest now.
+// shut ends all work: the NIC flushes what was posted, and the rest ends now.
 func (r *rail) shut(cause error) {
 	for _, p := range r.all() {
 		for _, w := range p.shut(cause) {
@@ -349,16 +348,16 @@ func (r *rail) shut(cause error) {
 	}
 }
 
-// close frees the rail. The NIC touches nothing of it any more when it returns; work that it did
-// not end is ended with cause. The poller takes what has come before the queue pairs go, and their
-// completions with them.
+// close frees the rail. When it returns, the NIC touches no memory for it any more. Work that the
+// NIC did not end is ended with the cause. The poller takes what has come before the queue pairs,
+// and their completions, are destroyed.
 func (r *rail) close() error {
 	r.nic.leave(r)
 	var errs []error
-	if r.bell != nil {
-		errs = append(errs, r.bell.Close()) // ends the poller's sleep
+	if r.file != nil {
+		errs = append(errs, r.file.Close()) // ends the poller's sleep
 	}
-	r.over.Wait()
+	r.polling.Wait()
 	for _, p := range r.all() {
 		errs = append(errs, p.close())
 	}

@@ -89,7 +89,7 @@ func (s *rails) know(g *registration) bool {
 func (s *rails) receives() (n int) {
 	for _, r := range s.all {
 		for _, p := range r.pairs {
-			n += p.box.recvs()
+			n += p.recvs.count()
 		}
 	}
 	return n

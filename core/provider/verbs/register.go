@@ -15,13 +15,13 @@ import (
 	"mori/native/verbs"
 )
 
-// A registration is one region, known to all devices.
+// A registration is a region that is registered with all devices.
 type registration struct {
 	base, size uint64
 	chunk      uint64
 	keys       [][]verbs.Keys // by device, by piece
-	readOnly   bool           // nothing can be read into it
-	gpu        *gpuMemory     // nil: it is the host's
+	readOnly   bool           // no op can read into it
+	gpu        *gpuMemory     // nil: host memory
 	err        error          // why there are no keys
 
 	mrs []verbs.MR
@@ -31,9 +31,8 @@ type registration struct {
 // Use is the gate of the ops; see pathbase.Registration.
 func (g *registration) Use() *local.Gate { return &g.use }
 
-// registrationOf is what devices know of a region that the caller keeps open, and the caller is
-// inside its gate. It has keys if err is nil. With wait it is made; otherwise nil may be the
-// answer.
+// registrationOf enters the gate of the registration of a region, which the caller keeps open. With
+// wait it is made if there is none; otherwise it may be nil. It has keys if its err is nil.
 func (d *domain) registrationOf(mr *regions.MR, wait bool) *registration {
 	if !wait {
 		return d.regions.Find(mr, nil)
@@ -47,7 +46,7 @@ func (d *domain) registrationOf(mr *regions.MR, wait bool) *registration {
 	})
 }
 
-// register shows a region to all devices.
+// register registers a region with all devices.
 func register(all *domains, mr *regions.MR) *registration {
 	var rights verbs.Access
 	if mr.Access()&fabric.AccessRemoteRead != 0 {
@@ -62,7 +61,7 @@ func register(all *domains, mr *regions.MR) *registration {
 	return registerAll(all, mr.Buffer(), rights)
 }
 
-// registerAll shows memory to all devices.
+// registerAll registers memory with all devices.
 func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registration {
 	g := &registration{base: buf.Addr, size: buf.Len, chunk: buf.Len}
 	if g.gpu, g.err = gpuOf(buf, all.settings.DMABuf); g.err != nil {
@@ -77,7 +76,7 @@ func registerAll(all *domains, buf fabric.Buffer, rights verbs.Access) *registra
 		return g
 	}
 	for _, c := range all.nics {
-		if c.dead.Load() { // no connection goes by it any more
+		if c.dead.Load() { // no connection uses it any more
 			g.keys = append(g.keys, nil)
 			continue
 		}
@@ -106,7 +105,7 @@ func pieceOf(most uint64) uint64 {
 	return 1 << (bits.Len64(most) - 1)
 }
 
-// maxKeys is how many pieces fit a frame that grants them.
+// maxKeys is the most pieces whose keys fit a frame.
 func maxKeys(rails int) uint64 { return uint64((maxRegionRef - regionRefLen) / 4 / max(1, rails)) }
 
 // maxRegionRef keeps a regionRef, with its ticket, within an extension frame.
@@ -131,7 +130,7 @@ func (g *registration) show(n *nic, rights verbs.Access) error {
 	return nil
 }
 
-// pin registers host memory with one device. What may not be written is registered so.
+// pin registers host memory with one device, read-only if it may not be written.
 func (g *registration) pin(n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
 	write := verbs.AccessLocalWrite
 	if g.readOnly {
@@ -145,7 +144,7 @@ func (g *registration) pin(n *nic, at, length uint64, rights verbs.Access) (verb
 	return h, k, err
 }
 
-// explain adds what to do about it.
+// explain adds a remedy.
 func (g *registration) explain(err error, n *nic) error {
 	size := g.size
 	if g.gpu != nil {
@@ -165,7 +164,7 @@ func (g *registration) explain(err error, n *nic) error {
 	return fmt.Errorf("register %d bytes with %s: %s: %w", size, n.name, hint, err)
 }
 
-// Close takes the region from the devices.
+// Close deregisters the region from the devices.
 func (g *registration) Close() error {
 	var errs []error
 	for _, h := range g.mrs {

@@ -11,21 +11,21 @@ import (
 	"mori/native/verbs"
 )
 
-// Settings are how NICs are used. The zero value, but for GIDIndex, is good: it is read when a
-// fabric opens.
+// Settings say how to use NICs. They are read when a fabric opens. The zero value is good, but for
+// GIDIndex.
 type Settings struct {
-	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for another port
-	// than the first that is active. Empty: all that are active, in the library's order.
+	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for a port other
+	// than the first active one. Empty: all active NICs, in the library's order.
 	Devices []string
 
-	// Indices are what Devices are called on this host, where hosts are alike. With Affinity the
-	// rails of a connection join devices of the same index as far as both sides have them; else the
-	// first of one side's with the first of the other's.
+	// Indices are the numbers of Devices, where hosts have equal devices. With Affinity the rails of
+	// a connection join devices of the same index as far as both sides have them. Otherwise they
+	// join the first of one side with the first of the other.
 	Indices  []int
 	Why      []string // of each of Devices: why it is among them, for Path
 	Affinity bool
 
-	Rails int // how many of them a connection uses, as far as both sides have and want them; 0 is 1
+	Rails int // devices that a connection uses, as far as both sides have and want them; 0 is 1
 	QPs   int // queue pairs of a rail, as far as both sides want them; 0 is 1
 
 	GIDIndex     int // in the port's table; -1: the best, see ChooseGID
@@ -34,7 +34,7 @@ type Settings struct {
 	TrafficClass uint8
 
 	SendWR  int // work requests under way on a queue pair; 0 is 1024. Less if the device has less
-	SendSGE int // local pieces of one; 0 is 4. Less if the device has less
+	SendSGE int // local pieces of a work request; 0 is 4. Less if the device has less
 	// Receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the
 	// device has less
 	RecvWR int
@@ -43,21 +43,21 @@ type Settings struct {
 	// Entries of a rail's completion queue; 0: what its queue pairs need. With fewer they have
 	// fewer work requests under way
 	CQE       int
-	PostBatch int // work requests that are posted with one call; 0: all that there are places for
+	PostBatch int // work requests that are posted with one call; 0: as many as the queue has room for
 
-	// Look at completion queues for a millisecond without one while ops are under way before
-	// sleeping; else for a moment
+	// While ops are under way, poll for a millisecond after the last completion before sleeping;
+	// otherwise for 30 us
 	Polling bool
-	Relaxed bool // let what NICs write to memory pass each other, where they can
+	Relaxed bool // relaxed ordering of NICs' writes to memory, where they support it
 
-	// Show memory of GPUs to NICs by dma-buf first, and by a peer memory module then; else the
-	// other way round
+	// Register memory of GPUs by dma-buf first, and by a peer memory module if that fails;
+	// otherwise the other way round
 	DMABuf bool
 
-	NoEvents bool // do not watch the devices' events: ports that go down are found out by retries
+	NoEvents bool // do not watch the devices' events: only retries detect a port that goes down
 
 	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s
-	Retries uint8 // of a packet, up to 7, which soft-RoCE takes for no end; 0 is 6
+	Retries uint8 // of a packet, up to 7, which soft-RoCE takes as unlimited; 0 is 6
 }
 
 const (
@@ -100,8 +100,8 @@ func (s Settings) filled() (Settings, error) {
 	return s, nil
 }
 
-// depths are how many sends and receives each of some queue pairs has, and how many entries a
-// completion queue needs that they cannot overrun.
+// depths are the sends and receives of each of qps queue pairs, and the entries of a completion
+// queue that they cannot overrun.
 func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries int, err error) {
 	sends, recvs = min(s.SendWR, d.MaxQPWR), min(s.RecvWR, d.MaxQPWR)
 	entries = qps * (sends + recvs + 1)
@@ -121,7 +121,7 @@ func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries i
 }
 
 // wireDepths are the sends and receives of the queue pair for messages, and the entries of a
-// completion queue that others need so many of; none if the device does not have them.
+// completion queue of which the other queue pairs need others. All are 0 if the device has too few.
 func wireDepths(d *verbs.DeviceAttr, others int) (sends, recvs, entries int) {
 	sends, recvs = min(wireSends, d.MaxQPWR), min(wireRecvs, d.MaxQPWR)
 	if most := d.MaxMRSize / wireBytes; most > 0 && most < uint64(recvs) {
@@ -134,7 +134,7 @@ func wireDepths(d *verbs.DeviceAttr, others int) (sends, recvs, entries int) {
 	return sends, recvs, entries
 }
 
-// splitPort takes "mlx5_0:2" apart; the port is 0 if none is named.
+// splitPort parses "mlx5_0:2". The port is 0 if it is left out.
 func splitPort(device string) (name string, port int, err error) {
 	name, text, named := strings.Cut(device, ":")
 	if named {

@@ -16,7 +16,7 @@ import (
 
 // The rails of a connection are agreed on over TCP:
 //
-//	who dialed                              the other
+//	the side that dialed                    the other side
 //	makes rails, not connected
 //	        ── frameOffer: one railDesc each ──▶
 //	                                        makes a rail for each offer that it has a NIC for,
@@ -27,7 +27,7 @@ import (
 //
 // The n-th railDesc of an answer takes the n-th offer. The offers at the end may be left out.
 
-// usualSetupWait bounds it.
+// usualSetupWait bounds the agreement.
 const usualSetupWait = 10 * time.Second
 
 // A setup is the agreement with the peer on the rails of a connection.
@@ -41,8 +41,8 @@ type setup struct {
 	wired bool       // an answer was sent: the peer may report that it is up
 }
 
-// randomPSN is where packets of a rail's queue pairs begin to be numbered, so that stray ones of an
-// earlier connection do not fit.
+// randomPSN is the first packet sequence number of a rail's queue pairs. It is random, so that
+// stray packets of an earlier connection do not fit.
 func randomPSN() uint32 {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -86,7 +86,7 @@ func (s *setup) begin() {
 	}
 }
 
-// failed ends the connection, and makes both sides log why.
+// failed ends the connection. Both sides log why.
 func (s *setup) failed(err error) {
 	if s.path.ops.IsStopped() {
 		return
@@ -95,7 +95,7 @@ func (s *setup) failed(err error) {
 	s.path.port.FailWith(fmt.Errorf("set up RDMA to %s: %w", s.path.port.Peer(), err), frameNoRails, encodeReason(err))
 }
 
-// onNoRails ends the connection, since the peer does.
+// onNoRails ends the connection because the peer's setup failed.
 func (s *setup) onNoRails(body []byte) error {
 	why, err := parseReason(body)
 	if err != nil {
@@ -105,8 +105,8 @@ func (s *setup) onNoRails(body []byte) error {
 	return fmt.Errorf("%s has not set up RDMA to this host: %s: %w", s.path.port.Peer(), why, fabric.ErrConnReset)
 }
 
-// openRails makes up to most rails, on the best NICs that are up; in answer to offers, on those
-// that go with them.
+// openRails makes up to most rails on the best NICs that are up, or, if there are offers, on NICs
+// that can connect to the offered ones.
 func (s *setup) openRails(most, qps int, offers []railDesc) (rails []*rail, err error) {
 	all := s.path.all
 	var why []error
@@ -141,8 +141,8 @@ func (s *setup) openRails(most, qps int, offers []railDesc) (rails []*rail, err 
 	return rails, nil
 }
 
-// nextNIC is the best one that is not used yet, and has the link layer of an offer if there is one:
-// with affinity the one of the same index. -1: none.
+// nextNIC is the best NIC that is not used yet and has the link layer of the offer, if there is
+// one. With affinity it is the NIC of the same index. It returns -1 if no NIC is left.
 func (s *setup) nextNIC(offer *railDesc, used map[int]bool) int {
 	best := -1
 	all := s.path.all
@@ -178,7 +178,7 @@ func (s *setup) adopt(rails []*rail) {
 	}
 }
 
-// onOffer has the rails of the side that did not dial made.
+// onOffer makes the rails of the side that did not dial.
 func (s *setup) onOffer(body []byte) error {
 	offers, err := parseRails(body)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *setup) onOffer(body []byte) error {
 	return nil
 }
 
-// first refuses a second offer or answer, and one that the side that makes it does not send.
+// first refuses a second offer or answer, and one that comes from the wrong side.
 func (s *setup) first(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,22 +17,22 @@ import (
 // doc.go says why such registrations are not kept.
 const (
 	maxTransient = 16 // registrations of one op
-	maxLeasing   = 4  // such registrations at a time: each has a thread meanwhile
+	maxLeasing   = 4  // ops that register at a time: each occupies a thread
 )
 
-// spareKinds are how long spares are and how many there are of each, short ones first: 4 MiB in
-// all. BenchmarkUnregistered has what they save.
+// spareKinds are the lengths of spares and their numbers, short ones first: 4 MiB in all.
+// BenchmarkUnregistered measures what they save.
 var spareKinds = [...]struct {
 	bytes uint64
 	count int32
 }{{4 << 10, 256}, {64 << 10, 16}, {maxSpare, 8}}
 
-// maxSpare is the longest op that is copied. To pin and unpin 256 KiB takes the kernel as long as a
-// copy does (5.6 us and 5.7 us on an AMD EPYC, Linux 6.18, as a registered buffer of
-// io_uring), and libibverbs and the NIC come on top of that.
+// maxSpare is the longest op that is copied. The kernel takes as long to pin and unpin 256 KiB as a
+// copy takes (5.6 us and 5.7 us on an AMD EPYC, Linux 6.18, as a registered buffer of io_uring),
+// and libibverbs and the NIC take time, too.
 const maxSpare = 256 << 10
 
-// spares are registered memory of a fabric for ops whose own is not.
+// spares are registered memory of a fabric, for ops whose own memory is not registered.
 type spares [len(spareKinds)]spareKind
 
 // A spareKind is all spares of one length.
@@ -47,7 +47,7 @@ type spareKind struct {
 	free []int32
 }
 
-// A spare is what an op has of them; the zero value is none.
+// A spare is one of them, while an op has it. The zero value is no spare.
 type spare struct {
 	of *spareKind
 	i  int32
@@ -61,8 +61,8 @@ func (s spare) put() {
 	s.of.free = append(s.of.free, s.i)
 }
 
-// open registers the spares of a kind with all devices, when they are first needed. Without them,
-// such ops are as long ones.
+// open registers the spares of a kind with all devices, when they are first needed. If that fails,
+// ops have their own memory registered.
 func (s *spares) open(all *domains, kind int) {
 	k, want := &s[kind], spareKinds[kind]
 	k.once.Do(func() {
@@ -84,7 +84,7 @@ func (s *spares) open(all *domains, kind int) {
 	})
 }
 
-// close gives the memory back. No NIC uses it any more.
+// close frees the memory. No NIC uses it any more.
 func (s *spares) close() error {
 	var errs []error
 	for i := range s {
@@ -118,7 +118,7 @@ func (s *spares) take(kind int) spare {
 	return spare{k, i}
 }
 
-// kindFor is the shortest that has room for n bytes; -1: none.
+// kindFor is the shortest kind that has room for n bytes, or -1.
 func kindFor(n uint64) int {
 	for i := range spareKinds {
 		if n <= spareKinds[i].bytes {

@@ -16,23 +16,26 @@ import (
 	"mori/native/verbs"
 )
 
-// A wire is a queue pair of the connection's first rail that carries the stream's frames: sends of
-// up to wireBytes, each into a receive of the peer's. A send takes a credit of the pair, so that no
-// device meets a peer without a receive. The target gives a credit back once the stream has taken
-// the bytes and the receive is posted again: with what it sends itself, in the immediate data;
-// where it has nothing to send, with a send of no bytes; and where that finds no credit, by a frame
-// of TCP (see notice.go), so that two sides that have run out never wait for each other.
+// A wire is a queue pair of the connection's first rail that carries frames of package conn: sends
+// of up to wireBytes, each into a receive of the peer. A send takes a credit of the pair, so that
+// the peer always has a receive posted. The target gives the credit back once conn has taken the
+// bytes and the receive is posted again, in one of three ways:
+//
+//   - in the immediate data of a send of its own
+//   - with a send of no bytes, if it has nothing to send
+//   - with a frame over TCP, if it has no credit for that, so that two sides without credits never
+//     wait for each other
 type wire struct {
 	path *dataPath
 	pair *pair
-	owed atomic.Int32 // credits that the peer has not got back
+	owed atomic.Int32 // credits that were not given back
 
 	mem  []byte // one buffer for each send
 	mr   verbs.MR
 	keys verbs.Keys
 	most uint64 // bytes of the peer's receives
 
-	out sync.Mutex // held by who posts: sends are in order
+	out sync.Mutex // held while posting, so that sends are in order
 
 	mu    sync.Mutex // protects what follows; taken after out
 	free  []*sendBuffer
@@ -144,7 +147,7 @@ func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 	return n, nil
 }
 
-// take gets a buffer and a credit, or remembers that they are wanted.
+// take gets a buffer and a credit, or records that they are wanted.
 func (w *wire) take(wanted bool) *sendBuffer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +206,7 @@ func (w *wire) arrived(wc *verbs.WC) error {
 
 // again posts a receive whose bytes were taken.
 func (w *wire) again(slot int) error {
-	if err := w.pair.box.post(w.pair.qp, slot); err != nil {
+	if err := w.pair.recvs.post(w.pair.qp, slot); err != nil {
 		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", w.pair.num, w.pair.rail, err, fabric.ErrConnReset)
 	}
 	w.owed.Add(1)
@@ -218,7 +221,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 	for len(iov) > 0 && w.first < w.last {
 		at := &w.came[w.first%len(w.came)]
 		m := min(iov[0].Len-off, uint64(at.n-w.taken))
-		if err := sys.Move(iov[0].Addr+off, w.pair.box.addr(at.slot)+uint64(w.taken), m); err != nil {
+		if err := sys.Move(iov[0].Addr+off, w.pair.recvs.addr(at.slot)+uint64(w.taken), m); err != nil {
 			return n, err
 		}
 		n, off, w.taken = n+int(m), off+m, w.taken+int(m)
@@ -233,7 +236,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 			}
 		}
 	}
-	if int(w.owed.Load()) > len(w.came)*3/4 { // long before the stream has anything to say
+	if int(w.owed.Load()) > len(w.came)*3/4 { // long before conn has anything to send
 		w.repay()
 	}
 	if n == 0 && len(iov) > 0 {
@@ -242,7 +245,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 	return n, nil
 }
 
-// repay gives the peer credits back where nothing takes them along.
+// repay gives the peer credits back when no send takes them along.
 func (w *wire) repay() {
 	w.out.Lock()
 	defer w.out.Unlock()
@@ -253,7 +256,7 @@ func (w *wire) repay() {
 	}
 }
 
-// settle goes on with what completions, or a credit, have made possible.
+// settle continues what completions, or a credit, have made possible.
 func (w *wire) settle() {
 	w.mu.Lock()
 	room := w.short && len(w.free) > 0 && w.pair.credits.Load() > 0
