@@ -46,6 +46,8 @@ import pyheaders
 ROOT = Path(__file__).resolve().parent.parent
 NAME = "moricore"
 PACKAGE = "mori/pybind"
+# With what the next steps run: the go command compiles all at once.
+COMPILE = ["go", "build", PACKAGE, "github.com/go-python/gopy", "golang.org/x/tools/cmd/goimports"]
 STEPS = 6
 SOURCE_DIRS = ("core", "io", "shmem", "ep", "native", "pybind")
 SOURCE_SUFFIXES = {".go", ".c", ".h", ".cc", ".cpp", ".hpp", ".s", ".S", ".html", ".css", ".js"}
@@ -138,7 +140,7 @@ class Build:
             self.step_number = STEPS - 1
             return
         # gopy continues with what it understood of a package that does not compile.
-        self.step("go build pybind", ["go", "build", PACKAGE])
+        self.step("go build pybind", COMPILE)
         for old in self.work.iterdir():
             if old.is_file() and old.name != "lock":
                 old.unlink()
@@ -231,8 +233,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Build the Python extension for this Python.")
     parser.add_argument("--dest", type=Path, default=ROOT / "python" / "mori" / "_native")
     parser.add_argument("--force", action="store_true", help="build even when nothing changed")
+    parser.add_argument("--compile", action="store_true",
+                        help="only compile the Go packages, for a build to come; it needs no Python package")
     args = parser.parse_args()
     try:
+        if args.compile:
+            return subprocess.run(COMPILE, cwd=ROOT, env=gotool.environment(), check=False).returncode
         build(args.dest.resolve(), args.force)
     except (BuildError, pyheaders.HeadersMissing) as err:
         print(f"build_ext: {err}", file=sys.stderr)

@@ -12,15 +12,18 @@ inputs are unchanged. Works without root, python3-venv, python3-dev and pip.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -112,15 +115,19 @@ def bootstrap_pip() -> None:
         run(PYTHON, path / "pip", "install", "--quiet", "--no-index", path)
 
 
+def installed(step: str, file: str) -> bool:
+    """True when the packages of a requirements file are in .venv."""
+    return stamped(step, (ROOT / file).read_text())
+
+
 def install(step: str, file: str, notice: str = "") -> None:
     """Install the pinned packages of a requirements file, never another version of what requirements-dev.txt pins."""
-    want = (ROOT / file).read_text()
-    if stamped(step, want):
+    if installed(step, file):
         return
     say(f"installing {file}{notice}")
     run(PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
         "-c", ROOT / "requirements-dev.txt", "-r", ROOT / file)
-    mark(step, want)
+    mark(step, (ROOT / file).read_text())
 
 
 def install_torch() -> None:
@@ -129,6 +136,21 @@ def install_torch() -> None:
         say("TORCH=0: without PyTorch")
         return
     install("torch", "requirements-torch.txt", ": 2.3 GB to download, 4.7 GB installed; TORCH=0 leaves it out")
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Compile the extension's Go packages beside the block. What does not compile is for build_ext.py to report."""
+    command = [PYTHON, ROOT / "tools" / "build_ext.py", "--compile"]
+    compiler = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, start_new_session=True)
+    try:
+        yield
+        compiler.wait()
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(compiler.pid, signal.SIGKILL)
+        compiler.wait()
 
 
 def install_editable() -> None:
@@ -149,7 +171,9 @@ def main() -> None:
     args = parser.parse_args()
     check_tools()
     make_venv()
-    install("requirements", "requirements-dev.txt")
+    if not installed("requirements", "requirements-dev.txt"):
+        with compiling():
+            install("requirements", "requirements-dev.txt")
     if args.torch:
         install_torch()
     run(PYTHON, ROOT / "tools" / "build_ext.py")
