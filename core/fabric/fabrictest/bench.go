@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"mori/core/fabric"
+	"mori/core/fabric/fabrictest/internal/rig"
 )
 
 // Bench measures the provider that open makes, on endpoints of the type that it offers first:
@@ -31,23 +32,23 @@ func Bench(b *testing.B, open Open) {
 
 // A stream moves one buffer over and over.
 type stream struct {
-	a     *node
+	a     *rig.Node
 	ops   []fabric.Op // of which each moves another part of the buffers
 	bytes int         // of one op
 }
 
 // newStream makes parts ops of segs blocks of size bytes, whose remote order is not the local one.
 func newStream(b *testing.B, open Open, kind fabric.OpKind, size, segs, parts int) *stream {
-	r := newRig(b, open, 0)
-	near, far := r.pair(shape{})
-	local, remote := r.patterned(size*segs*parts, 1), r.patterned(size*segs*parts, 2)
-	to := near.imports(far.reg(remote, bothRights).Raw())
+	r := rig.New(b, open, 0)
+	near, far := r.Pair(rig.Shape{})
+	local, remote := r.Patterned(size*segs*parts, 1), r.Patterned(size*segs*parts, 2)
+	to := near.Imports(far.Reg(remote, rig.BothRights).Raw())
 	s := &stream{a: near, bytes: size * segs}
 	for p := range parts {
-		op := fabric.Op{Kind: kind, Ctx: uint64(p), Dest: near.dest}
+		op := fabric.Op{Kind: kind, Ctx: uint64(p), Dest: near.Dest}
 		for i := range segs {
-			op.More = append(op.More, local.at((p*segs+i)*size, size).seg())
-			op.RMore = append(op.RMore, to.at(uint64((p*segs+i*389%segs)*size), uint64(size)))
+			op.More = append(op.More, local.At((p*segs+i)*size, size).Seg())
+			op.RMore = append(op.RMore, to.At(uint64((p*segs+i*389%segs)*size), uint64(size)))
 		}
 		op.Seg, op.More = op.More[0], op.More[1:]
 		op.RSeg, op.RMore = op.RMore[0], op.RMore[1:]
@@ -69,13 +70,13 @@ func (s *stream) run(b *testing.B, depth int) {
 			todo[j] = s.ops[(i+j)%len(s.ops)]
 		}
 		for done := 0; done < len(todo); {
-			n, err := s.a.ep.Submit(todo[done:])
+			n, err := s.a.EP.Submit(todo[done:])
 			if err != nil && !errors.Is(err, fabric.ErrAgain) {
 				b.Fatal(err)
 			}
 			done += n
 			for n > 0 {
-				k, err := s.a.cq.Wait(s.a.ctx, dst)
+				k, err := s.a.CQ.Wait(s.a.Ctx, dst)
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -87,9 +88,9 @@ func (s *stream) run(b *testing.B, depth int) {
 
 // benchPingPong sends a message there and back. Sends succeed in silence.
 func benchPingPong(b *testing.B, open Open, size int) {
-	r := newRig(b, open, 0)
-	near, far := r.pair(shape{selective: true})
-	nearBuf, farBuf := r.alloc(size), r.alloc(size)
+	r := rig.New(b, open, 0)
+	near, far := r.Pair(rig.Shape{Selective: true})
+	nearBuf, farBuf := r.Alloc(size), r.Alloc(size)
 	b.ReportAllocs()
 	b.ResetTimer()
 	done := make(chan error, 1)
@@ -100,19 +101,19 @@ func benchPingPong(b *testing.B, open Open, size int) {
 }
 
 // pingPong takes turns, and begins with sending or with receiving.
-func pingPong(n *node, m memory, turns int, first bool) error {
-	send := []fabric.Op{{Kind: fabric.OpSend, Dest: n.dest, Seg: m.seg()}}
-	recv := []fabric.Op{{Kind: fabric.OpRecv, Flags: fabric.OpWantCQE, Seg: m.seg()}}
+func pingPong(n *rig.Node, m rig.Buffer, turns int, first bool) error {
+	send := []fabric.Op{{Kind: fabric.OpSend, Dest: n.Dest, Seg: m.Seg()}}
+	recv := []fabric.Op{{Kind: fabric.OpRecv, Flags: fabric.OpWantCQE, Seg: m.Seg()}}
 	for i := range turns {
-		if _, err := n.ep.Submit(recv); err != nil {
+		if _, err := n.EP.Submit(recv); err != nil {
 			return err
 		}
 		if first || i > 0 {
-			if _, err := n.ep.Submit(send); err != nil {
+			if _, err := n.EP.Submit(send); err != nil {
 				return err
 			}
 		}
-		e, err := next(n.ctx, n.cq)
+		e, err := rig.Next(n.Ctx, n.CQ)
 		if err != nil {
 			return err
 		}
@@ -123,6 +124,6 @@ func pingPong(n *node, m memory, turns int, first bool) error {
 	if first {
 		return nil
 	}
-	_, err := n.ep.Submit(send)
+	_, err := n.EP.Submit(send)
 	return err
 }

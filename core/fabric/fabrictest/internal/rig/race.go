@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+
+//go:build race
+
+package rig
+
+const RaceEnabled = true
