@@ -14,7 +14,7 @@ import (
 
 // The frames that p2p adds to the stream beside those of package grant.
 const (
-	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: copy between a share of ours and a region of yours
+	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: a copy between the sender's share and the receiver's region
 	frameDone                          // doneFrame, the reply to an order
 )
 
@@ -47,10 +47,10 @@ const (
 	partLen      = 3 * 8
 	doneHead     = 8 + 4 + 1
 
-	// partsOfFrame are the parts that one frame has room for.
+	// partsOfFrame is the most parts of a frame.
 	partsOfFrame = (frame.MaxExtension - orderHead) / partLen
 
-	maxText = 512 // of a cause in words
+	maxText = 512 // bytes of the text of a cause
 	maxUUID = 64
 )
 
@@ -70,7 +70,7 @@ func getKey(b []byte) (k fabric.RegionKey) {
 	return k
 }
 
-// encode is the body of a grant behind its ticket.
+// encode is the body of a grant, without its ticket.
 func (r *regionRef) encode() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, regionRefLen+maxUUID+maxText), r.addr)
 	b = binary.BigEndian.AppendUint64(b, r.size)

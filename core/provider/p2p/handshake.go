@@ -101,7 +101,7 @@ func shakeHands(conn *net.UnixConn) (_ *peerProcess, err error) {
 	if p.process, err = local.OpenPeer(conn); err != nil {
 		return nil, err
 	}
-	page, err := local.Send(conn, "mori-p2p-fence", pageBytes, func([]byte) ([]byte, error) {
+	page, err := local.SendMemory(conn, "mori-p2p-fence", pageBytes, func([]byte) ([]byte, error) {
 		h := handshakeMessage{minVersion: minVersion, maxVersion: maxVersion, process: process()}
 		return h.encode(), nil
 	})
@@ -109,7 +109,7 @@ func shakeHands(conn *net.UnixConn) (_ *peerProcess, err error) {
 		return nil, err
 	}
 	p.ours = newFence(page)
-	page, err = local.Receive(conn, handshakeLen, pageBytes, func(b []byte) error {
+	page, err = local.ReceiveMemory(conn, handshakeLen, pageBytes, func(b []byte) error {
 		h, err := parseHandshake(b)
 		p.same = h.process == process() && p.process.PID == os.Getpid() // a peer may repeat our number
 		return err

@@ -104,7 +104,7 @@ func (ln *lane) learn(per float64, caught bool) {
 	switch {
 	case !caught && ln.missed:
 		ln.nsPerByte = min(ln.nsPerByte, per) * 2 / 3
-	case !caught: // by a little, it may be
+	case !caught: // perhaps by a little
 		ln.nsPerByte = min(ln.nsPerByte, per) * 15 / 16
 	case ln.nsPerByte == 0:
 		ln.nsPerByte = per

@@ -15,8 +15,8 @@ import (
 // memory. So we grant it a share of that, and send it an order with the op's pieces. It copies with
 // its own GPU and its own pin.
 
-// maxParts bounds the parts of all orders of a connection that are under way in one direction: what
-// the target keeps, and half of what the stream lets wait to be sent.
+// maxParts bounds the parts of all orders of a connection that are under way in one direction. The
+// target keeps them, and they fill half of the queue of frames to send.
 const maxParts = 16 << 10
 
 // orders are the ops of a data path that the peer copies.
@@ -40,7 +40,8 @@ func (s *orders) init(dp *dataPath) {
 }
 
 // start lets the peer copy between one local region of device memory and its region. It reports
-// false if the op must take the stream: because of the error, or as too many parts are under way.
+// false if the op must take the stream: because of the error, or because too many parts are under
+// way.
 func (s *orders) start(o *pendingOp, l *regionGrant, wait bool) (bool, error) {
 	parts, share, err := s.write(o, wait)
 	if err != nil {
@@ -99,7 +100,8 @@ func (s *orders) write(o *pendingOp, wait bool) (parts []orderPart, share uint64
 
 // segmentParts are the parts of an order for an op of segments of a region at base.
 func segmentParts(o *pendingOp, base uint64, wait bool) ([]orderPart, error) {
-	// The list is that of a copy here from a peer's region at 0. So it has offsets on that side.
+	// The list is that of a copy from or to a peer's region at address 0, so the peer's addresses are
+	// offsets.
 	if err := o.list(o.op, 0, wait); err != nil {
 		return nil, err
 	}

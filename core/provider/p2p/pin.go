@@ -28,14 +28,14 @@ type pinnedRange struct {
 	users  int
 }
 
-// A pinned is host memory that devices of a vendor reach, shift further up than the host.
+// A pinned is host memory that devices of a vendor access at its host address plus shift.
 type pinned struct {
 	shift  uint64
 	ranges []*pinnedRange // nil: the program has pinned it, and unpins it
 }
 
-// pin lets devices of d's vendor at n bytes of host memory. Whole pages are pinned: two ranges with
-// a page in common are refused as one byte twice.
+// pin gives devices of d's vendor access to n bytes of host memory. It pins whole pages, because
+// drivers refuse two ranges that share a page, too.
 func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	pins.Lock()
 	defer pins.Unlock()
@@ -54,7 +54,7 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 			err = fmt.Errorf("the device maps parts of it at different offsets: %w", device.ErrInvalid)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("pin %d bytes at %#x: %w", n, addr, err), p.give())
+			return nil, errors.Join(fmt.Errorf("pin %d bytes at %#x: %w", n, addr, err), p.unpin())
 		}
 		r.users++
 		p.ranges, p.shift, next = append(p.ranges, r), r.shift(), r.hi
@@ -62,8 +62,8 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	return p, nil
 }
 
-// pinnedByOthers: the memory came pinned, as PyTorch's does. What this package pinned is none of
-// that.
+// pinnedByOthers reports whether the program has pinned the memory, as PyTorch does, and not this
+// package.
 func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 	if at.Kind != device.Host || at.DeviceAddr == 0 || at.Device != nil && at.Device.Vendor != d.Vendor || at.Base == 0 || addr < at.Base || addr+n > at.Base+at.Bytes {
 		return false
@@ -73,8 +73,8 @@ func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 
 func (r *pinnedRange) shift() uint64 { return r.memory.DeviceAddr() - r.lo }
 
-// rangeAt is the range that has the byte at addr, pinned now up to end or up to the next range if
-// there is none. pins is locked.
+// rangeAt is the range that has the byte at addr. If there is no range, it pins one that extends to
+// end or to the next range. With pins locked.
 func rangeAt(d *device.Device, addr, end uint64) (*pinnedRange, error) {
 	i := 0
 	for ; i < len(pins.all); i++ {
@@ -107,11 +107,11 @@ func rangeAt(d *device.Device, addr, end uint64) (*pinnedRange, error) {
 func (p *pinned) release() error {
 	pins.Lock()
 	defer pins.Unlock()
-	return p.give()
+	return p.unpin()
 }
 
-// give is release with pins locked.
-func (p *pinned) give() error {
+// unpin is release with pins locked.
+func (p *pinned) unpin() error {
 	var errs []error
 	for _, r := range p.ranges {
 		if r.users--; r.users > 0 {

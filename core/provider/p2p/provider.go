@@ -19,16 +19,16 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// bestOp is an op that lets the launch of a kernel, or the end of a copy, cost nothing that shows;
-// all blocks of a batch are one list then.
+// bestOp is long enough that the launch of a kernel, or the end of a copy, costs little beside it.
+// All blocks of a batch are one list then.
 const bestOp = 256 << 20
 
 // Options shape a Provider. The zero value is good.
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
-	// Blocks is how many blocks of a GPU's threads copy lists of scattered pieces, one list after
-	// the other then; 0: as MORI_P2P_BLOCKS says, else by size, and lists beside each other.
+	// Blocks is how many thread blocks copy a list of scattered pieces, one list after the other. 0
+	// takes MORI_P2P_BLOCKS, and without that a number by the size, and lists run concurrently.
 	Blocks int
 
 	// releaseWait is how long a peer or a device is waited for, 0 for pathbase.ReleaseWait: for tests.
@@ -59,7 +59,7 @@ func New(opts Options) *Provider {
 	p := &Provider{conn.NewOffer("p2p", "host", fabric.CapHMEM, fabric.Limits{BestOp: bestOp}), opts}
 	p.Info.MRMode = fabric.MRHMEM
 	l := &p.Info.Limits
-	l.BlockLimit = min(l.SegLimit, l.RSegLimit) // what no GPU copies goes by the stream as segments
+	l.BlockLimit = min(l.SegLimit, l.RSegLimit) // the stream takes blocks as segments
 	return p
 }
 

@@ -92,7 +92,7 @@ func (s *server) collect(body []byte) (*order, error) {
 	return in, nil
 }
 
-// start starts the copy of an order. Without wait a goroutine does so if it would wait.
+// start starts the copy of an order, in a goroutine if it has to wait and wait is false.
 func (s *server) start(o *servedOrder, wait bool) {
 	err := s.accept(o)
 	if err == nil {
@@ -114,7 +114,7 @@ func (s *server) start(o *servedOrder, wait bool) {
 	}
 }
 
-// accept checks the peer's claims, but for bounds.
+// accept checks the peer's rights. prepare checks the bounds.
 func (s *server) accept(o *servedOrder) error {
 	if o.share == nil {
 		return fmt.Errorf("the share of order %d: %w", o.number, fabric.ErrNoKey)

@@ -114,7 +114,7 @@ func (g *greeting) agree(conn *net.UnixConn) error {
 
 // sendHello makes the inbound ring and announces it to the peer.
 func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
-	g.inbound, err = local.Send(conn, "mori-shm-ring", ring.Bytes, func(mem []byte) ([]byte, error) {
+	g.inbound, err = local.SendMemory(conn, "mori-shm-ring", ring.Bytes, func(mem []byte) ([]byte, error) {
 		h := hello{minVersion: minVersion, maxVersion: maxVersion, ringEntries: ring.Entries, proofAddr: sys.AddrOf(mem) + ring.Proof}
 		if _, err := rand.Read(h.proof[:]); err != nil {
 			return nil, fmt.Errorf("random proof: %w", err)
@@ -127,7 +127,7 @@ func (g *greeting) sendHello(conn *net.UnixConn) (err error) {
 
 // receiveHello reads exactly the peer's hello, and maps the peer's ring.
 func (g *greeting) receiveHello(conn *net.UnixConn) (h hello, err error) {
-	g.outbound, err = local.Receive(conn, helloLen, ring.Bytes, func(b []byte) (err error) {
+	g.outbound, err = local.ReceiveMemory(conn, helloLen, ring.Bytes, func(b []byte) (err error) {
 		h, err = parseHello(b)
 		return err
 	})

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 
 // Package local is what transports between processes of one host share beside package conn:
-// abstract unix sockets (Sockets), what the kernel knows of the process at the other end (Peer),
-// memory that both ends map from their handshake on (Send, Receive), the fence in such memory that
-// keeps a peer out when its connection is gone (Fence), and the gate that counts who is inside
-// (Gate).
+//
+//	Sockets                      abstract unix sockets
+//	Peer                         what the kernel knows of the process at the other end
+//	SendMemory, ReceiveMemory    memory that both ends map from their handshake on
+//	Fence                        in such memory, keeps a peer out when its connection is gone
+//	Gate                         counts its users, and reports when the last one has left
 //
 // Nothing here starts a goroutine. A Peer holds a descriptor until its Close.
 package local

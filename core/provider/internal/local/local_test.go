@@ -128,14 +128,14 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-// Both ends see the same memory, and the bytes behind the hello are left.
-func TestGreetings(t *testing.T) {
+// Both ends see the same memory, and the bytes after the handshake are left.
+func TestHandshakes(t *testing.T) {
 	a, b := sockets(t)
-	ours, err := Send(a, "test", 4096, func([]byte) ([]byte, error) { return []byte("hellorest"), nil })
+	ours, err := SendMemory(a, "test", 4096, func([]byte) ([]byte, error) { return []byte("hellorest"), nil })
 	ok(t, err)
 	var heard string
-	theirs, err := Receive(b, 5, 4096, func(hello []byte) error {
-		heard = string(hello)
+	theirs, err := ReceiveMemory(b, 5, 4096, func(handshake []byte) error {
+		heard = string(handshake)
 		return nil
 	})
 	ok(t, err)
@@ -150,7 +150,7 @@ func TestGreetings(t *testing.T) {
 	ok(t, errors.Join(sys.Free(ours), sys.Free(theirs)))
 }
 
-func TestGreetingsThatAreNone(t *testing.T) {
+func TestInvalidHandshakes(t *testing.T) {
 	refused := errors.New("refused")
 	parse := func(b []byte) error {
 		if string(b) != "hello" {
@@ -171,7 +171,7 @@ func TestGreetingsThatAreNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := sockets(t)
 			if c.mem > 0 {
-				mem, err := Send(a, "test", c.mem, func([]byte) ([]byte, error) { return []byte(c.says), nil })
+				mem, err := SendMemory(a, "test", c.mem, func([]byte) ([]byte, error) { return []byte(c.says), nil })
 				ok(t, err)
 				ok(t, sys.Free(mem))
 			} else {
@@ -179,7 +179,7 @@ func TestGreetingsThatAreNone(t *testing.T) {
 				ok(t, err)
 			}
 			ok(t, a.CloseWrite())
-			if _, err := Receive(b, 5, 4096, parse); err == nil || c.want != nil && !errors.Is(err, c.want) {
+			if _, err := ReceiveMemory(b, 5, 4096, parse); err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("%v, want %v", err, c.want)
 			}
 		})

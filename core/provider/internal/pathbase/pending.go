@@ -36,7 +36,7 @@ func (p *Pending[Op]) reuse() *Op {
 	return op
 }
 
-// Add notes that op is pending.
+// Add makes op pending.
 func (p *Pending[Op]) Add(op *Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Pending[Op]) Add(op *Op) {
 	p.live[op] = struct{}{}
 }
 
-// Remove notes that op is not pending any more.
+// Remove makes op not pending any more.
 func (p *Pending[Op]) Remove(op *Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +64,7 @@ func (p *Pending[Op]) Recycle(op *Op) {
 	}
 }
 
-// Lock keeps Any out, for a change of what its functions read.
+// Lock excludes Any, for a change of what its functions read.
 func (p *Pending[Op]) Lock() { p.mu.Lock() }
 
 // Unlock ends Lock.

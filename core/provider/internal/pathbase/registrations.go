@@ -10,19 +10,19 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A Registration is what devices know of one region.
+// A Registration is one region as the devices of a domain know it.
 type Registration interface {
 	comparable
 	Use() *local.Gate // the ops that use it
-	Close() error     // takes the region from the devices
+	Close() error     // deregisters the region
 }
 
-// A Registrations has the regions of a domain that its devices know. They are made when an op first
-// needs them, since that takes long.
+// A Registrations has the registrations of a domain. They are made when an op first needs them,
+// since that takes long.
 type Registrations[R Registration] struct {
 	Table  *regions.Table
-	Within time.Duration                  // bounds the wait for ops when a region goes
-	Stuck  func(region uint64)            // ops did not end in time: the devices keep the region
+	Within time.Duration                  // bounds the wait for ops when a region closes
+	Stuck  func(region uint64)            // ops did not end in time: the region stays registered
 	Failed func(region uint64, err error) // of Close
 
 	making sync.Mutex   // taken before mu: they are made one at a time
@@ -76,7 +76,8 @@ func (r *Registrations[R]) make(mr *regions.MR, makeIt func() R) R {
 	return g
 }
 
-// Drop takes a region from the devices once no op uses it. It stays if they do not end in time.
+// Drop deregisters a region when no op uses it any more. The region stays registered if the ops do
+// not end in time.
 func (r *Registrations[R]) Drop(id uint64) {
 	var none R
 	r.mu.Lock()
@@ -99,7 +100,7 @@ func (r *Registrations[R]) Drop(id uint64) {
 	}
 }
 
-// Close takes all regions from the devices. None is made any more.
+// Close deregisters all regions. Find makes no more registrations.
 func (r *Registrations[R]) Close() {
 	r.mu.Lock()
 	ids := make([]uint64, 0, len(r.byID))

@@ -13,10 +13,9 @@ import (
 	"mori/core/internal/sys/sock"
 )
 
-// Send makes size bytes of memory, hands it to the peer beside a hello of fixed length, and returns
-// its mapping. write fills in what the handshake says of the memory, which is mapped at the
-// address, and returns the hello.
-func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]byte, error)) (mem []byte, err error) {
+// SendMemory makes size bytes of memory, sends its descriptor to the peer with a handshake of fixed
+// length, and returns its mapping. write gets the mapping and returns the handshake.
+func SendMemory(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]byte, error)) (mem []byte, err error) {
 	fd, err := memfd.New(name, size)
 	if err != nil {
 		return nil, err
@@ -25,9 +24,9 @@ func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]b
 	if mem, err = memfd.Map(fd, size); err != nil {
 		return nil, err
 	}
-	hello, err := write(mem)
+	handshake, err := write(mem)
 	if err == nil {
-		if _, _, err = conn.WriteMsgUnix(hello, sock.Rights(fd), nil); err != nil {
+		if _, _, err = conn.WriteMsgUnix(handshake, sock.Rights(fd), nil); err != nil {
 			err = fmt.Errorf("send handshake: %w", err)
 		}
 	}
@@ -38,9 +37,9 @@ func Send(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]b
 	return mem, nil
 }
 
-// Receive reads exactly n bytes of the peer's hello, since the stream's bytes follow, lets parse
-// have a look at them, and maps the size bytes of memory that came beside it.
-func Receive(conn *net.UnixConn, n, size int, parse func(hello []byte) error) ([]byte, error) {
+// ReceiveMemory reads the n bytes of the peer's handshake, and no more, because bytes of the stream
+// follow. If parse accepts them, it maps the size bytes of memory that came with them.
+func ReceiveMemory(conn *net.UnixConn, n, size int, parse func(handshake []byte) error) ([]byte, error) {
 	mem := -1
 	defer func() {
 		if mem >= 0 {
