@@ -128,7 +128,7 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 		c.long.of = c.long.of[:1]
 	}
 	if o.EngineFrom != 1 {
-		c.kernel, c.why = d.copyKernel()
+		c.kernel, c.why = useCopyKernel(d)
 	}
 	return c, nil
 }
@@ -265,7 +265,7 @@ func (c *Copier) Close() error {
 		errs = append(errs, s.Close())
 	}
 	if c.kernel != nil {
-		errs = append(errs, c.dev.dropCopyKernel())
+		errs = append(errs, c.kernel.drop())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close the copier on %s: %w", c.dev, err)

@@ -37,14 +37,14 @@ const (
 	smallCopy                 = 8 << 10  // by one warp
 )
 
-// copyKernel gives the kernel of d, loaded; dropCopyKernel gives it back.
-func (d *Device) copyKernel() (*copyKernel, error) {
+// useCopyKernel returns the kernel of d, loaded. Each use ends with drop.
+func useCopyKernel(d *Device) (*copyKernel, error) {
 	copyKernels.Lock()
 	defer copyKernels.Unlock()
 	k := copyKernels.of[d]
 	if k == nil {
 		var err error
-		if k, err = d.loadCopyKernel(); err != nil {
+		if k, err = loadCopyKernel(d); err != nil {
 			return nil, err
 		}
 		if copyKernels.of == nil {
@@ -56,7 +56,7 @@ func (d *Device) copyKernel() (*copyKernel, error) {
 	return k, nil
 }
 
-func (d *Device) loadCopyKernel() (*copyKernel, error) {
+func loadCopyKernel(d *Device) (*copyKernel, error) {
 	m, err := d.LoadKernels("io_copy_blocks")
 	if err != nil {
 		return nil, err
@@ -75,15 +75,14 @@ func (d *Device) loadCopyKernel() (*copyKernel, error) {
 	return k, nil
 }
 
-// dropCopyKernel unloads the kernel after its last user.
-func (d *Device) dropCopyKernel() error {
+// drop unloads the kernel after its last user.
+func (k *copyKernel) drop() error {
 	copyKernels.Lock()
 	defer copyKernels.Unlock()
-	k := copyKernels.of[d]
 	if k.users--; k.users > 0 {
 		return nil
 	}
-	delete(copyKernels.of, d)
+	delete(copyKernels.of, k.module.dev)
 	return k.module.Close()
 }
 

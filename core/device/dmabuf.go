@@ -15,7 +15,7 @@ import (
 // The error wraps errors.ErrUnsupported where the driver or the kind of memory has none, and says
 // which; ErrInvalid where addr is no memory of d.
 func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error) {
-	err = d.exportable(addr, n)
+	err = exportable(d, addr, n)
 	if err == nil {
 		fd, offset, err = d.gpu.DMABuf(addr, n)
 	}
@@ -27,7 +27,7 @@ func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error)
 
 // exportable says what is known without asking the driver for it. How far mapped memory goes is for
 // the driver to say: it may be in several pieces.
-func (d *Device) exportable(addr, n uint64) error {
+func exportable(d *Device, addr, n uint64) error {
 	p, err := d.sys.lookup(addr)
 	switch {
 	case err != nil:

@@ -9,38 +9,39 @@ import (
 	"time"
 
 	"mori/core/internal/sys/thread"
+	"mori/native/gpu"
 )
 
 // An Event happens when a stream has done what it was given before.
 type Event struct {
 	handle
-	gpu    uint64
+	gpu    gpu.Event
 	timing bool
 }
 
 // NewEvent makes an event that can be waited for.
-func (d *Device) NewEvent() (*Event, error) { return d.newEvent(false) }
+func (d *Device) NewEvent() (*Event, error) { return newEvent(d, false) }
 
 // NewTimer makes an event that knows when it happened, which costs more.
-func (d *Device) NewTimer() (*Event, error) { return d.newEvent(true) }
+func (d *Device) NewTimer() (*Event, error) { return newEvent(d, true) }
 
-func (d *Device) newEvent(timing bool) (*Event, error) {
-	id, err := d.gpu.NewEvent(timing)
+func newEvent(d *Device, timing bool) (*Event, error) {
+	made, err := d.gpu.NewEvent(timing)
 	if err != nil {
 		return nil, fmt.Errorf("make an event on %s: %w", d, err)
 	}
-	e := &Event{gpu: id, timing: timing}
-	e.init(d, "an event", func() error { return d.gpu.DestroyEvent(id) })
+	e := &Event{gpu: made, timing: timing}
+	e.init(d, "an event", made.Destroy)
 	return e, nil
 }
 
 // BorrowEvent is an event of others: cudaEvent_t, hipEvent_t. It must outlive its use.
 func (d *Device) BorrowEvent(id uint64) *Event {
-	return &Event{handle: handle{dev: d, what: "a borrowed event", free: func() error { return nil }}, gpu: id}
+	return &Event{handle: handle{dev: d, what: "a borrowed event", free: func() error { return nil }}, gpu: gpu.Event{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.
-func (e *Event) Handle() uint64 { return e.gpu }
+func (e *Event) Handle() uint64 { return e.gpu.Handle }
 
 // Device is what it is on.
 func (e *Event) Device() *Device { return e.dev }
@@ -53,7 +54,7 @@ func (e *Event) Record(s *Stream) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if err := e.dev.gpu.Record(e.gpu, s.gpu); err != nil {
+	if err := e.gpu.Record(s.gpu); err != nil {
 		return fmt.Errorf("record an event: %w", err)
 	}
 	return nil
@@ -64,7 +65,7 @@ func (e *Event) Done() (bool, error) {
 	if err := e.check(); err != nil {
 		return false, err
 	}
-	return e.dev.gpu.EventDone(e.gpu)
+	return e.gpu.Done()
 }
 
 // Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's.
@@ -75,7 +76,7 @@ func (e *Event) Since(earlier *Event) (time.Duration, error) {
 	if !e.timing || !earlier.timing {
 		return 0, fmt.Errorf("measure time between events that are not timers: %w", ErrInvalid)
 	}
-	ms, err := e.dev.gpu.Elapsed(earlier.gpu, e.gpu)
+	ms, err := e.gpu.Since(earlier.gpu)
 	if err != nil {
 		return 0, fmt.Errorf("measure time between events: %w", err)
 	}

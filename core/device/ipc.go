@@ -4,6 +4,7 @@ package device
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 
 	"mori/native/gpu"
@@ -50,17 +51,7 @@ func (d *Device) ExportIPC(addr uint64) (IPCHandle, error) {
 	if err != nil {
 		return IPCHandle{}, fmt.Errorf("export address %#x of %s: %w", addr, d, err)
 	}
-	d.ipc.mu.Lock()
-	defer d.ipc.mu.Unlock()
-	if d.ipc.exported == nil {
-		d.ipc.exported = make(map[[gpu.HandleSize]byte]uint64)
-	}
-	for old, base := range d.ipc.exported { // another allocation was there before
-		if base == p.Base {
-			delete(d.ipc.exported, old)
-		}
-	}
-	d.ipc.exported[h] = p.Base
+	d.ipc.export(h, p.Base)
 	return IPCHandle{Handle: h, Offset: addr - p.Base, Bytes: p.Bytes}, nil
 }
 
@@ -89,12 +80,12 @@ func (d *Device) OpenIPC(h IPCHandle) (*IPCMemory, error) {
 		m.init(d, what, func() error { return nil })
 		return m, nil
 	}
-	base, err := d.mapIPC(h.Handle)
+	base, err := d.ipc.open(d.gpu, h.Handle)
 	if err != nil {
 		return nil, fmt.Errorf("open %d bytes of another process's memory for %s: %w", h.Bytes, d, err)
 	}
 	m.addr = base + h.Offset
-	m.init(d, what, func() error { return d.unmapIPC(h.Handle) })
+	m.init(d, what, func() error { return d.ipc.close(d.gpu, h.Handle) })
 	return m, nil
 }
 
@@ -106,47 +97,72 @@ func (s *system) own(h [gpu.HandleSize]byte) (uint64, bool) {
 		return 0, false
 	}
 	for _, d := range all {
-		d.ipc.mu.Lock()
-		base, ok := d.ipc.exported[h]
-		d.ipc.mu.Unlock()
+		base, ok := d.ipc.exportedBase(h)
 		if !ok {
 			continue
 		}
 		if now, err := d.gpu.IPCHandle(base); err == nil && now == h {
 			return base, true
 		}
-		d.ipc.mu.Lock()
-		delete(d.ipc.exported, h)
-		d.ipc.mu.Unlock()
+		d.ipc.forget(h)
 	}
 	return 0, false
 }
 
-func (d *Device) mapIPC(h [gpu.HandleSize]byte) (uint64, error) {
-	d.ipc.mu.Lock()
-	defer d.ipc.mu.Unlock()
-	if m := d.ipc.opened[h]; m != nil {
+// export notes the base of the allocation that a handle names. If another allocation was there
+// before, its handle is forgotten.
+func (c *ipcCache) export(h [gpu.HandleSize]byte, base uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.exported == nil {
+		c.exported = make(map[[gpu.HandleSize]byte]uint64)
+	}
+	maps.DeleteFunc(c.exported, func(_ [gpu.HandleSize]byte, other uint64) bool { return other == base })
+	c.exported[h] = base
+}
+
+// exportedBase returns the base of the allocation that was exported as h.
+func (c *ipcCache) exportedBase(h [gpu.HandleSize]byte) (base uint64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	base, ok = c.exported[h]
+	return base, ok
+}
+
+// forget removes an exported handle.
+func (c *ipcCache) forget(h [gpu.HandleSize]byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.exported, h)
+}
+
+// open maps the allocation of a handle, unless it is mapped.
+func (c *ipcCache) open(d gpu.Device, h [gpu.HandleSize]byte) (uint64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m := c.opened[h]; m != nil {
 		m.refs++
 		return m.base, nil
 	}
-	base, err := d.gpu.OpenIPC(&h)
+	base, err := d.OpenIPC(&h)
 	if err != nil {
 		return 0, err
 	}
-	if d.ipc.opened == nil {
-		d.ipc.opened = make(map[[gpu.HandleSize]byte]*mapping)
+	if c.opened == nil {
+		c.opened = make(map[[gpu.HandleSize]byte]*mapping)
 	}
-	d.ipc.opened[h] = &mapping{base, 1}
+	c.opened[h] = &mapping{base, 1}
 	return base, nil
 }
 
-func (d *Device) unmapIPC(h [gpu.HandleSize]byte) error {
-	d.ipc.mu.Lock()
-	defer d.ipc.mu.Unlock()
-	m := d.ipc.opened[h]
+// close undoes one open.
+func (c *ipcCache) close(d gpu.Device, h [gpu.HandleSize]byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.opened[h]
 	if m.refs--; m.refs > 0 {
 		return nil
 	}
-	delete(d.ipc.opened, h)
-	return d.gpu.CloseIPC(m.base)
+	delete(c.opened, h)
+	return d.CloseIPC(m.base)
 }

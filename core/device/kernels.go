@@ -64,7 +64,7 @@ func (d *Device) LoadKernels(name string) (*Module, error) {
 // newest architecture would be the same as the oldest's, only the oldest is shipped, and KernelFile
 // names that.
 func (d *Device) KernelFile(name string) (string, error) {
-	suffix, err := d.kernelFormat()
+	suffix, err := d.Info.kernelFormat()
 	if err != nil {
 		return "", err
 	}
@@ -87,8 +87,8 @@ func exists(file string) bool {
 	return err == nil
 }
 
-// kernelFormat is the end of the names of files for d.
-func (d *Device) kernelFormat() (string, error) {
+// kernelFormat returns the suffix of the files for the device.
+func (d *Info) kernelFormat() (string, error) {
 	if d.Vendor == HIP {
 		arch, _, _ := strings.Cut(d.Arch, ":") // "gfx942:sramecc+:xnack-"
 		switch arch {

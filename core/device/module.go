@@ -14,29 +14,29 @@ import (
 // A Module is code that was loaded on a device.
 type Module struct {
 	handle
-	gpu uint64
+	gpu gpu.Module
 }
 
 // Load loads PTX or a cubin (CUDA), or a code object (HIP). An error that wraps ErrImage says that
 // it is for other devices, or for a newer driver.
 func (d *Device) Load(image []byte) (*Module, error) {
-	id, err := d.gpu.LoadModule(image)
+	loaded, err := d.gpu.LoadModule(image)
 	if err != nil {
 		return nil, fmt.Errorf("load %d bytes of code on %s (%s, driver %d): %w", len(image), d, d.Arch, d.Driver, err)
 	}
-	m := &Module{gpu: id}
-	m.init(d, "a module", func() error { return d.gpu.UnloadModule(id) })
+	m := &Module{gpu: loaded}
+	m.init(d, "a module", loaded.Unload)
 	return m, nil
 }
 
 // BorrowModule is a module of others, such as Triton's: CUmodule, hipModule_t. It must outlive its
 // use.
 func (d *Device) BorrowModule(id uint64) *Module {
-	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: id}
+	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: gpu.Module{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.
-func (m *Module) Handle() uint64 { return m.gpu }
+func (m *Module) Handle() uint64 { return m.gpu.Handle }
 
 // A Variable is a variable of a module.
 type Variable struct{ Addr, Bytes uint64 }
@@ -46,7 +46,7 @@ func (m *Module) Variable(name string) (Variable, error) {
 	if err := m.check(); err != nil {
 		return Variable{}, err
 	}
-	addr, n, err := m.dev.gpu.Global(m.gpu, name)
+	addr, n, err := m.gpu.Global(name)
 	if err != nil {
 		return Variable{}, fmt.Errorf("find variable %q: %w", name, err)
 	}
@@ -56,7 +56,7 @@ func (m *Module) Variable(name string) (Variable, error) {
 // A Function is a kernel of a module, which it does not outlive.
 type Function struct {
 	module *Module
-	gpu    uint64
+	gpu    gpu.Function
 	name   string
 }
 
@@ -65,11 +65,11 @@ func (m *Module) Function(name string) (*Function, error) {
 	if err := m.check(); err != nil {
 		return nil, err
 	}
-	id, err := m.dev.gpu.Function(m.gpu, name)
+	found, err := m.gpu.Function(name)
 	if err != nil {
 		return nil, fmt.Errorf("find kernel %q: %w", name, err)
 	}
-	return &Function{m, id, name}, nil
+	return &Function{m, found, name}, nil
 }
 
 // SetShared lets launches ask for n bytes of shared memory, up to Info.MaxShared, where Info.Shared
@@ -78,7 +78,7 @@ func (f *Function) SetShared(n int) error {
 	if err := f.module.check(); err != nil {
 		return err
 	}
-	if err := f.module.dev.gpu.SetShared(f.gpu, n); err != nil {
+	if err := f.gpu.SetShared(n); err != nil {
 		return fmt.Errorf("set kernel %q's shared memory to %d bytes: %w", f.name, n, err)
 	}
 	return nil
@@ -94,7 +94,7 @@ func (f *Function) attribute(a int) (int, error) {
 	if err := f.module.check(); err != nil {
 		return 0, err
 	}
-	return f.module.dev.gpu.FunctionAttribute(f.gpu, a)
+	return f.gpu.Attribute(a)
 }
 
 // A Grid is the shape of a launch. Lengths of 0 count as 1.
@@ -127,7 +127,7 @@ func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	if args != nil {
 		packed = args.b
 	}
-	if err := s.dev.gpu.Launch(f.gpu, shape, s.gpu, packed); err != nil {
+	if err := f.gpu.Launch(shape, s.gpu, packed); err != nil {
 		return fmt.Errorf("launch kernel %q with %v blocks of %v threads and %d bytes of arguments: %w", f.name, shape.Blocks, shape.Threads, len(packed), err)
 	}
 	return nil

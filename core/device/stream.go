@@ -5,6 +5,8 @@ package device
 import (
 	"context"
 	"fmt"
+
+	"mori/native/gpu"
 )
 
 // A Priority is which stream goes first.
@@ -19,7 +21,7 @@ const (
 // A Stream does what it is given in order, beside other streams.
 type Stream struct {
 	handle
-	gpu uint64
+	gpu gpu.Stream
 }
 
 // NewStream makes a stream that does not wait for the default stream.
@@ -31,23 +33,23 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 	if p == Urgent {
 		least = greatest
 	}
-	id, err := d.gpu.NewStream(least)
+	made, err := d.gpu.NewStream(least)
 	if err != nil {
 		return nil, fmt.Errorf("make a stream on %s: %w", d, err)
 	}
-	s := &Stream{gpu: id}
-	s.init(d, "a stream", func() error { return d.gpu.DestroyStream(id) })
+	s := &Stream{gpu: made}
+	s.init(d, "a stream", made.Destroy)
 	return s, nil
 }
 
 // BorrowStream is a stream of others: cudaStream_t, hipStream_t, 0 for the default stream. It must
 // outlive its use.
 func (d *Device) BorrowStream(id uint64) *Stream {
-	return &Stream{handle: handle{dev: d, what: "a borrowed stream", free: func() error { return nil }}, gpu: id}
+	return &Stream{handle: handle{dev: d, what: "a borrowed stream", free: func() error { return nil }}, gpu: gpu.Stream{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.
-func (s *Stream) Handle() uint64 { return s.gpu }
+func (s *Stream) Handle() uint64 { return s.gpu.Handle }
 
 // Device is what it is on.
 func (s *Stream) Device() *Device { return s.dev }
@@ -58,7 +60,7 @@ func (s *Stream) Copy(dst, src, n uint64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if err := s.dev.gpu.Copy(dst, src, n, s.gpu); err != nil {
+	if err := s.gpu.Copy(dst, src, n); err != nil {
 		return fmt.Errorf("copy %d bytes from %#x to %#x: %w", n, src, dst, err)
 	}
 	return nil
@@ -72,7 +74,7 @@ func (s *Stream) CopyPeer(dst uint64, to *Device, src uint64, from *Device, n ui
 	if to.gpu.Driver != s.dev.gpu.Driver || from.gpu.Driver != s.dev.gpu.Driver {
 		return fmt.Errorf("copy %d bytes from %s to %s: %w", n, from, to, ErrNoPeer)
 	}
-	if err := s.dev.gpu.CopyPeer(dst, to.Ordinal, src, from.Ordinal, n, s.gpu); err != nil {
+	if err := s.gpu.CopyPeer(dst, to.Ordinal, src, from.Ordinal, n); err != nil {
 		return fmt.Errorf("copy %d bytes from %#x on %s to %#x on %s: %w", n, src, from, dst, to, err)
 	}
 	return nil
@@ -83,7 +85,7 @@ func (s *Stream) Set(dst uint64, value byte, n uint64) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if err := s.dev.gpu.Set(dst, value, n, s.gpu); err != nil {
+	if err := s.gpu.Set(dst, value, n); err != nil {
 		return fmt.Errorf("fill %d bytes at %#x: %w", n, dst, err)
 	}
 	return nil
@@ -97,7 +99,7 @@ func (s *Stream) After(e *Event) error {
 	if err := e.check(); err != nil {
 		return err
 	}
-	if err := s.dev.gpu.StreamWait(s.gpu, e.gpu); err != nil {
+	if err := s.gpu.Wait(e.gpu); err != nil {
 		return fmt.Errorf("make a stream wait for an event: %w", err)
 	}
 	return nil
@@ -108,7 +110,7 @@ func (s *Stream) Done() (bool, error) {
 	if err := s.check(); err != nil {
 		return false, err
 	}
-	return s.dev.gpu.StreamDone(s.gpu)
+	return s.gpu.Done()
 }
 
 // Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and

@@ -22,7 +22,7 @@ func (d *Device) Virtual() (*Virtual, error) {
 	if !d.VMM || !d.VMMFD {
 		return nil, fmt.Errorf("virtual memory management on %s: %w", d, errors.ErrUnsupported)
 	}
-	n, err := d.gpu.Granularity()
+	n, err := d.gpu.Virtual().Granularity()
 	if err == nil && (n == 0 || bits.OnesCount64(n) != 1) {
 		err = fmt.Errorf("the driver's granularity is %d: %w", n, ErrInvalid)
 	}
@@ -54,12 +54,12 @@ func (r *Range) Bytes() uint64 { return r.bytes }
 // nothing behind them.
 func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
 	d, n := v.dev, v.Round(n)
-	addr, err := d.gpu.Reserve(n, max(align, v.granularity))
+	addr, err := d.gpu.Virtual().Reserve(n, max(align, v.granularity))
 	if err != nil {
 		return nil, fmt.Errorf("reserve addresses for %d bytes on %s: %w", n, d, err)
 	}
 	r := &Range{addr: addr, bytes: n}
-	r.init(d, fmt.Sprintf("addresses for %d bytes", n), func() error { return d.gpu.Unreserve(addr, n) })
+	r.init(d, fmt.Sprintf("addresses for %d bytes", n), func() error { return d.gpu.Virtual().Unreserve(addr, n) })
 	return r, nil
 }
 
@@ -76,7 +76,7 @@ func (p *Physical) Bytes() uint64 { return p.bytes }
 // Create makes memory of n bytes, rounded up.
 func (v *Virtual) Create(n uint64) (*Physical, error) {
 	n = v.Round(n)
-	h, err := v.dev.gpu.Create(n)
+	h, err := v.dev.gpu.Virtual().Create(n)
 	if err != nil {
 		return nil, fmt.Errorf("create %d bytes of memory on %s: %w", n, v.dev, err)
 	}
@@ -85,7 +85,7 @@ func (v *Virtual) Create(n uint64) (*Physical, error) {
 
 func (v *Virtual) physical(h, n uint64) *Physical {
 	p := &Physical{gpu: h, bytes: n}
-	p.init(v.dev, fmt.Sprintf("%d bytes of virtual memory", n), func() error { return v.dev.gpu.Release(h) })
+	p.init(v.dev, fmt.Sprintf("%d bytes of virtual memory", n), func() error { return v.dev.gpu.Virtual().Release(h) })
 	return p
 }
 
@@ -94,7 +94,7 @@ func (p *Physical) Export() (*os.File, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	fd, err := p.dev.gpu.Export(p.gpu)
+	fd, err := p.dev.gpu.Virtual().Export(p.gpu)
 	if err != nil {
 		return nil, fmt.Errorf("export memory of %s: %w", p.dev, err)
 	}
@@ -108,7 +108,7 @@ func (v *Virtual) Import(f *os.File) (*Physical, error) {
 		return nil, fmt.Errorf("import memory: %w", err)
 	}
 	var h uint64
-	err2 := raw.Control(func(fd uintptr) { h, err = v.dev.gpu.Import(int(fd)) })
+	err2 := raw.Control(func(fd uintptr) { h, err = v.dev.gpu.Virtual().Import(int(fd)) })
 	if err = errors.Join(err, err2); err != nil {
 		return nil, fmt.Errorf("import memory for %s: %w", v.dev, err)
 	}
@@ -134,13 +134,13 @@ func (r *Range) Map(offset, n uint64, p *Physical, others ...*Device) (*Mapping,
 			ids = append(ids, int32(o.Ordinal))
 		}
 	}
-	if err := d.gpu.Map(at, n, p.gpu); err != nil {
+	if err := d.gpu.Virtual().Map(at, n, p.gpu); err != nil {
 		return nil, fmt.Errorf("map %d bytes at %#x on %s: %w", n, at, d, err)
 	}
-	if err := d.gpu.SetAccess(at, n, ids); err != nil {
-		return nil, errors.Join(fmt.Errorf("give devices %v access to %d bytes at %#x: %w", ids, n, at, err), d.gpu.Unmap(at, n))
+	if err := d.gpu.Virtual().SetAccess(at, n, ids); err != nil {
+		return nil, errors.Join(fmt.Errorf("give devices %v access to %d bytes at %#x: %w", ids, n, at, err), d.gpu.Virtual().Unmap(at, n))
 	}
 	m := new(Mapping)
-	m.init(d, fmt.Sprintf("a mapping of %d bytes", n), func() error { return d.gpu.Unmap(at, n) })
+	m.init(d, fmt.Sprintf("a mapping of %d bytes", n), func() error { return d.gpu.Virtual().Unmap(at, n) })
 	return m, nil
 }

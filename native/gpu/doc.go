@@ -8,10 +8,11 @@
 // [errors.ErrUnsupported], because there conclusively is no driver or no device; any other error
 // if that is not known, and the next call asks again.
 //
-// Both vendors answer the same calls with the same meaning. Addresses, streams, events, modules and
-// functions are the vendor's handles as numbers; stream 0 is the default stream. Every failed call
-// is an [*Error] that has the vendor's name of the call, of the device, and of the error;
-// [errors.Is] finds the causes of errors.go in it.
+// Both vendors answer the same calls with the same meaning. A [Device] has memory and makes the
+// rest: [Stream], [Event], [Module] and its [Function], and [Virtual] memory. They are values with
+// the vendor's handle as a number; stream 0 is the default stream. Addresses are numbers. Every
+// failed call is an [*Error] that has the vendor's name of the call, of the device, and of the
+// error; [errors.Is] finds the causes of errors.go in it.
 //
 // A call enters its device on the thread that runs it and leaves before it returns, so that the
 // current context (CUDA) or device (HIP) of a thread is never seen changed. On CUDA this is the

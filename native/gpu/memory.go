@@ -103,67 +103,6 @@ func (d Device) CloseIPC(addr uint64) error {
 	return d.check(C.gpu_ipc_close(d.Driver.api, d.id(), C.uint64_t(addr)))
 }
 
-// Granularity is what sizes and addresses of VMM are multiples of.
-func (d Device) Granularity() (uint64, error) {
-	var n C.uint64_t
-	rc := C.gpu_granularity(d.Driver.api, d.id(), &n)
-	return d.made(n, rc)
-}
-
-// Reserve takes n bytes of addresses, with nothing behind them. An align of 0 is the driver's
-// choice.
-func (d Device) Reserve(n, align uint64) (uint64, error) {
-	var addr C.uint64_t
-	rc := C.gpu_vmm_reserve(d.Driver.api, d.id(), C.uint64_t(n), C.uint64_t(align), &addr)
-	return d.made(addr, rc)
-}
-
-// Unreserve gives addresses back.
-func (d Device) Unreserve(addr, n uint64) error {
-	return d.check(C.gpu_vmm_unreserve(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n)))
-}
-
-// Create makes n bytes of memory without an address.
-func (d Device) Create(n uint64) (uint64, error) {
-	var h C.uint64_t
-	rc := C.gpu_vmm_create(d.Driver.api, d.id(), C.uint64_t(n), &h)
-	return d.made(h, rc)
-}
-
-// Release gives memory back once it is mapped nowhere.
-func (d Device) Release(handle uint64) error {
-	return d.check(C.gpu_vmm_release(d.Driver.api, d.id(), C.uint64_t(handle)))
-}
-
-// Map puts memory behind reserved addresses.
-func (d Device) Map(addr, n, handle uint64) error {
-	return d.check(C.gpu_vmm_map(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n), C.uint64_t(handle)))
-}
-
-// Unmap undoes Map.
-func (d Device) Unmap(addr, n uint64) error {
-	return d.check(C.gpu_vmm_unmap(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n)))
-}
-
-// SetAccess lets devices read and write mapped addresses.
-func (d Device) SetAccess(addr, n uint64, devices []int32) error {
-	return d.check(C.gpu_vmm_access(d.Driver.api, d.id(), C.uint64_t(addr), C.uint64_t(n), (*C.int32_t)(unsafe.SliceData(devices)), C.int(len(devices))))
-}
-
-// Export makes a descriptor that names memory to other processes. It is the caller's to close.
-func (d Device) Export(handle uint64) (int, error) {
-	fd := C.int(-1)
-	err := d.check(C.gpu_vmm_export(d.Driver.api, d.id(), C.uint64_t(handle), &fd))
-	return int(fd), err
-}
-
-// Import makes a handle of a descriptor, which stays the caller's.
-func (d Device) Import(fd int) (uint64, error) {
-	var h C.uint64_t
-	rc := C.gpu_vmm_import(d.Driver.api, d.id(), C.int(fd), &h)
-	return d.made(h, rc)
-}
-
 // DMABuf makes a descriptor of a dma-buf that has n bytes at addr, for other devices of the host:
 // the caller closes it. They begin at offset in it.
 func (d Device) DMABuf(addr, n uint64) (fd int, offset uint64, err error) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"mori/native/abi"
 	"mori/native/gpu"
 )
 
@@ -21,12 +22,11 @@ func TestNothingIsDoneAtOnce(t *testing.T) {
 	addr, e := r.memory(4096, 1), r.newEvent()
 	clear(bytesAt(r.host, 4096))
 	release := Hold(t)
-	r.ok(r.Set(addr, 2, 4096, r.stream))
-	r.ok(r.Copy(r.host, addr, 4096, r.stream))
-	r.ok(r.Record(e, r.stream))
-	for what, query := range map[string]func(uint64) (bool, error){"the event": r.EventDone, "the stream": r.StreamDone} {
-		handle := map[string]uint64{"the event": e, "the stream": r.stream}[what]
-		if done, err := query(handle); err != nil || done {
+	r.ok(r.stream.Set(addr, 2, 4096))
+	r.ok(r.stream.Copy(r.host, addr, 4096))
+	r.ok(e.Record(r.stream))
+	for what, query := range map[string]func() (bool, error){"the event": e.Done, "the stream": r.stream.Done} {
+		if done, err := query(); err != nil || done {
 			t.Errorf("%s is done: %v, %v", what, done, err)
 		}
 	}
@@ -35,7 +35,7 @@ func TestNothingIsDoneAtOnce(t *testing.T) {
 	}
 	release()
 	r.settle(r.stream)
-	if done, err := r.EventDone(e); err != nil || !done {
+	if done, err := e.Done(); err != nil || !done {
 		t.Errorf("the event is done: %v, %v", done, err)
 	}
 	if !only(bytesAt(r.host, 4096), 2) {
@@ -52,12 +52,12 @@ func TestEventsOrderStreams(t *testing.T) {
 	stale := 0
 	for i := 1; i <= 60; i++ {
 		Delay(t, i)
-		r.ok(r.Set(addr, byte(i), 4096, other))
-		r.ok(r.Record(e, other))
+		r.ok(other.Set(addr, byte(i), 4096))
+		r.ok(e.Record(other))
 		if !only(r.read(addr, 4096), byte(i)) {
 			stale++
 		}
-		r.ok(r.StreamWait(r.stream, e))
+		r.ok(r.stream.Wait(e))
 		if !only(r.read(addr, 4096), byte(i)) {
 			t.Errorf("round %d: a stream that waited for the event sees other bytes", i)
 		}
@@ -72,20 +72,20 @@ func TestEventsOrderStreams(t *testing.T) {
 func TestAWaitIsForWhatWasRecorded(t *testing.T) {
 	r := newRig(t, 0)
 	other, e := r.newStream(), r.newEvent()
-	r.ok(r.StreamWait(r.stream, e))
+	r.ok(r.stream.Wait(e))
 	r.settle(r.stream)
 	addr := r.memory(64, 3)
 	release := Hold(t)
-	r.ok(r.Set(addr, 4, 64, other))
-	r.ok(r.Record(e, other))
-	r.ok(r.StreamWait(r.stream, e))
-	r.ok(r.Record(e, r.stream)) // it would wait for itself
+	r.ok(other.Set(addr, 4, 64))
+	r.ok(e.Record(other))
+	r.ok(r.stream.Wait(e))
+	r.ok(e.Record(r.stream)) // it would wait for itself
 	release()
 	r.settle(r.stream)
 	if !only(r.read(addr, 64), 4) {
 		t.Error("the wait was for something else")
 	}
-	if ms, err := r.Elapsed(e, e); err != nil || ms != 0 {
+	if ms, err := e.Since(e); err != nil || ms != 0 {
 		t.Error(ms, err)
 	}
 }
@@ -99,9 +99,9 @@ func TestPageableMemory(t *testing.T) {
 	for i := range plain {
 		plain[i] = 7
 	}
-	r.ok(r.Copy(addr, addrOf(plain), 8192, r.stream))
+	r.ok(r.stream.Copy(addr, addrOf(plain), 8192))
 	clear(plain)
-	r.ok(r.Copy(addrOf(plain), addr, 8192, r.stream))
+	r.ok(r.stream.Copy(addrOf(plain), addr, 8192))
 	if !only(plain, 7) {
 		t.Error("other bytes")
 	}
@@ -110,12 +110,12 @@ func TestPageableMemory(t *testing.T) {
 func TestTwoDevices(t *testing.T) {
 	a, b := newRig(t, 0), newRig(t, 1)
 	from, to := a.memory(hostBytes, 9), b.memory(hostBytes, 0)
-	a.ok(a.CopyPeer(to, 1, from, 0, hostBytes, a.stream))
+	a.ok(a.stream.CopyPeer(to, 1, from, 0, hostBytes))
 	a.settle(a.stream)
 	if !only(b.read(to, hostBytes), 9) {
 		t.Error("the peer has other bytes")
 	}
-	if err := a.Set(from, 1, 16, b.stream); !errors.Is(err, gpu.ErrInvalid) {
+	if err := (gpu.Stream{Device: a.Device, Handle: b.stream.Handle}).Set(from, 1, 16); !errors.Is(err, gpu.ErrInvalid) {
 		t.Errorf("a stream of another device was taken: %v", err)
 	}
 }
@@ -130,7 +130,7 @@ func TestOutOfMemory(t *testing.T) {
 	if _, err := r.Alloc(1<<19 + 1); !errors.Is(err, gpu.ErrNoMemory) {
 		t.Errorf("more than there is: %v", err)
 	}
-	if _, err := r.Create(1 << 20); !errors.Is(err, gpu.ErrNoMemory) {
+	if _, err := r.Virtual().Create(1 << 20); !errors.Is(err, gpu.ErrNoMemory) {
 		t.Errorf("more than there is: %v", err)
 	}
 }
@@ -141,7 +141,7 @@ func TestCallsThatFail(t *testing.T) {
 	if _, err := r.Alloc(64); !errors.Is(err, gpu.ErrNoMemory) {
 		t.Error(err)
 	}
-	if err := r.Copy(r.host, r.host+8, 8, r.stream); !errors.Is(err, gpu.ErrInvalid) {
+	if err := r.stream.Copy(r.host, r.host+8, 8); !errors.Is(err, gpu.ErrInvalid) {
 		t.Error(err)
 	}
 	Fail(t, "")
@@ -149,29 +149,21 @@ func TestCallsThatFail(t *testing.T) {
 }
 
 // kernels loads a file of mori's kernels, as they are shipped.
-func (r *rig) kernels(name string) uint64 {
+func (r *rig) kernels(name string) gpu.Module {
 	r.Helper()
 	image, err := kernelFile(r.Driver, name)
 	r.ok(err)
 	m, err := r.LoadModule(image)
 	r.ok(err)
-	r.Cleanup(func() { r.ok(r.UnloadModule(m)) })
+	r.Cleanup(func() { r.ok(m.Unload()) })
 	return m
 }
 
-func (r *rig) kernel(module uint64, name string) uint64 {
+func (r *rig) kernel(module gpu.Module, name string) gpu.Function {
 	r.Helper()
-	f, err := r.Function(module, name)
+	f, err := module.Function(name)
 	r.ok(err)
 	return f
-}
-
-func packed(words ...uint64) []byte {
-	var b []byte
-	for _, w := range words {
-		b = binary.LittleEndian.AppendUint64(b, w)
-	}
-	return b
 }
 
 // TestCopyBlocks runs mori's own kernel over a list of segments.
@@ -185,15 +177,18 @@ func TestCopyBlocks(t *testing.T) {
 	}
 	from, to := r.memory(blocks*size, 0), r.memory(blocks*size, 0)
 	r.write(from, want)
-	var list []byte
+	var list []abi.IOSegment
 	for i, j := range rand.Perm(blocks) {
-		list = append(list, packed(to+uint64(j)*size, from+uint64(j)*size, size, uint64(i)*size)...)
+		at := uint64(j) * size
+		list = append(list, abi.IOSegment{Destination: to + at, Source: from + at, Bytes: size, Before: uint64(i) * size})
 	}
-	segments, arrivals, done := r.memory(uint64(len(list)), 0), r.memory(64, 0), r.host+hostBytes-8
-	r.write(segments, list)
+	segments, arrivals, done := r.memory(blocks*abi.IOSegmentBytes, 0), r.memory(64, 0), r.host+hostBytes-8
+	r.write(segments, abi.SliceBytes(list))
 	clear(bytesAt(done, 8))
-	args := packed(segments, blocks, blocks*size, arrivals, done, 42, 0, 0, 0, 0, 0, 0, 0)
-	r.ok(r.Launch(f, &gpu.Grid{Blocks: [3]uint32{4, 1, 1}, Threads: [3]uint32{256, 1, 1}}, r.stream, args))
+	args := abi.Bytes(&abi.IOCopyBlocksArgs{
+		List: segments, Count: blocks, Total: blocks * size, Arrivals: arrivals, Completion: done, CompletionValue: 42,
+	})
+	r.ok(f.Launch(&gpu.Grid{Blocks: [3]uint32{4, 1, 1}, Threads: [3]uint32{256, 1, 1}}, r.stream, args))
 	r.settle(r.stream)
 	if got := binary.LittleEndian.Uint64(bytesAt(done, 8)); got != 42 {
 		t.Errorf("the kernel told %d when it was done", got)
@@ -201,9 +196,17 @@ func TestCopyBlocks(t *testing.T) {
 	if string(r.read(to, len(want))) != string(want) {
 		t.Error("other bytes")
 	}
-	if err := r.Launch(f, &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}, r.stream, args[:40]); !errors.Is(err, gpu.ErrInvalid) {
+	if err := f.Launch(&gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}, r.stream, args[:40]); !errors.Is(err, gpu.ErrInvalid) {
 		t.Errorf("arguments are missing: %v", err)
 	}
+}
+
+// reached are PEs whose heaps kernels load and store.
+func reached(heaps ...uint64) (peers []abi.ShmemPeer) {
+	for _, h := range heaps {
+		peers = append(peers, abi.ShmemPeer{Heap: h, Transport: abi.ShmemTransportP2P})
+	}
+	return peers
 }
 
 // TestModulesHaveTheirOwnVariables: two modules of one file are two PEs of symmetric memory, which
@@ -213,18 +216,19 @@ func TestModulesHaveTheirOwnVariables(t *testing.T) {
 	heaps := [2]uint64{a.memory(4096, 0), a.memory(4096, 0)}
 	for pe, r := range []*rig{a, b} {
 		module := r.kernels("shmem_barrier")
-		addr, n, err := r.Global(module, "mori_shmem_state")
+		addr, n, err := module.Global("mori_shmem_state")
 		r.ok(err)
-		if n != 64 {
+		if n != abi.ShmemStateBytes {
 			t.Fatalf("the state has %d bytes", n)
 		}
 		peers := r.memory(64, 0)
-		r.write(peers, packed(heaps[0], 1, heaps[1], 1)) // Transport::p2p
-		// struct State: version and PE, PEs, heap, its bytes, where the barriers' words are, limit,
-		// peers, report.
-		r.write(addr, packed(1|uint64(pe)<<32, 2, heaps[pe], 4096, 0, 20e9, peers, 0))
+		r.write(peers, abi.SliceBytes(reached(heaps[0], heaps[1])))
+		r.write(addr, abi.Bytes(&abi.ShmemState{
+			Version: abi.ShmemStateVersion, MyPE: int32(pe), NPEs: 2, Heap: heaps[pe], HeapBytes: 4096, WaitLimit: 20e9,
+			Peers: peers,
+		}))
 		f := r.kernel(module, "mori_shmem_barrier")
-		r.ok(r.Launch(f, &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}, r.stream, nil))
+		r.ok(f.Launch(&gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}, r.stream, nil))
 		if pe == 0 {
 			continue
 		}
@@ -247,10 +251,10 @@ func TestImages(t *testing.T) {
 		}
 	}
 	m := r.kernels("io_copy_blocks")
-	if _, err := r.Function(m, "mori_shmem_barrier"); !errors.Is(err, gpu.ErrNoSymbol) {
+	if _, err := m.Function("mori_shmem_barrier"); !errors.Is(err, gpu.ErrNoSymbol) {
 		t.Errorf("a kernel of another module: %v", err)
 	}
-	if _, _, err := r.Global(m, "mori_shmem_state"); !errors.Is(err, gpu.ErrNoSymbol) {
+	if _, _, err := m.Global("mori_shmem_state"); !errors.Is(err, gpu.ErrNoSymbol) {
 		t.Errorf("a variable of another module: %v", err)
 	}
 	NeedEmulated(t)

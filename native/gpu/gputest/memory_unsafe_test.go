@@ -11,3 +11,6 @@ func bytesAt(addr uint64, n int) []byte {
 }
 
 func addrOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// at returns the value at an address.
+func at[T any](addr uint64) *T { return (*T)(unsafe.Pointer(&bytesAt(addr, 1)[0])) }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"mori/native/abi"
 	"mori/native/gpu"
 )
 
@@ -98,7 +99,7 @@ func own(d gpu.Device) error {
 		return err
 	}
 	h, err := d.IPCHandle(addr)
-	if err = errors.Join(err, d.Set(addr, 1, n, 0), wait(d)); err != nil {
+	if err = errors.Join(err, defaultStream(d).Set(addr, 1, n), wait(d)); err != nil {
 		return err
 	}
 	fmt.Println(hex.EncodeToString(h[:]))
@@ -106,7 +107,7 @@ func own(d gpu.Device) error {
 	if _, err := in.ReadString('\n'); err != nil {
 		return nil
 	}
-	if err := errors.Join(d.Copy(host, addr, n, 0), wait(d)); err != nil {
+	if err := errors.Join(defaultStream(d).Copy(host, addr, n), wait(d)); err != nil {
 		return err
 	}
 	sum := 0
@@ -123,9 +124,12 @@ func own(d gpu.Device) error {
 	return nil
 }
 
+// defaultStream returns the default stream of a device.
+func defaultStream(d gpu.Device) gpu.Stream { return gpu.Stream{Device: d} }
+
 func wait(d gpu.Device) error {
 	for range 200000 {
-		if done, err := d.StreamDone(0); done || err != nil {
+		if done, err := defaultStream(d).Done(); done || err != nil {
 			return err
 		}
 		time.Sleep(50 * time.Microsecond)
@@ -157,7 +161,7 @@ func TestMemoryOfAnotherProcess(t *testing.T) {
 	if !only(r.read(addr+ownBytes-hostBytes, hostBytes), 1) {
 		t.Error("the owner's bytes are not here")
 	}
-	r.ok(r.Set(addr+1<<15, 2, 1<<10, r.stream))
+	r.ok(r.stream.Set(addr+1<<15, 2, 1<<10))
 	r.settle(r.stream)
 	r.ok(r.CloseIPC(addr))
 	if _, err := fmt.Fprintln(c.in, "free it"); err != nil {
@@ -201,7 +205,7 @@ func freeEarly(d gpu.Device) error {
 		return err
 	}
 	hold(1)
-	return errors.Join(d.Set(addr, 1, 1<<20, s), d.Free(addr))
+	return errors.Join(s.Set(addr, 1, 1<<20), d.Free(addr))
 }
 
 // freeListed frees memory that the list of a launch names which waits.
@@ -214,7 +218,7 @@ func freeListed(d gpu.Device) error {
 	if err != nil {
 		return err
 	}
-	f, err := d.Function(m, "mori_io_copy_blocks")
+	f, err := m.Function("mori_io_copy_blocks")
 	if err != nil {
 		return err
 	}
@@ -226,10 +230,10 @@ func freeListed(d gpu.Device) error {
 	if err != nil {
 		return err
 	}
-	copy(bytesAt(host, 32), packed(addr+512, host+1024, 100, 0))
+	*at[abi.IOSegment](host) = abi.IOSegment{Destination: addr + 512, Source: host + 1024, Bytes: 100}
 	hold(1)
 	grid := &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}
-	return errors.Join(d.Launch(f, grid, 0, packed(host, 1, 100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)), d.Free(addr))
+	return errors.Join(f.Launch(grid, defaultStream(d), abi.Bytes(&abi.IOCopyBlocksArgs{List: host, Count: 1, Total: 100})), d.Free(addr))
 }
 
 // TestFreedTooEarly: a real GPU waits, or writes to memory that is another's by then.
@@ -254,22 +258,28 @@ func trap(d gpu.Device) error {
 	if err != nil {
 		return err
 	}
-	state, _, err := d.Global(m, "mori_shmem_state")
+	state, _, err := m.Global("mori_shmem_state")
 	if err != nil {
 		return err
 	}
-	f, err := d.Function(m, "mori_shmem_barrier")
+	f, err := m.Function("mori_shmem_barrier")
 	if err != nil {
 		return err
 	}
-	host, seen, err := d.AllocHost(1 << 16) // heaps at 0 and 8192, peers at 16384, the report at 20480, the state at 24576
+	const peersAt, reportAt, stateAt = 16384, 20480, 24576 // heaps are at 0 and 8192
+	host, seen, err := d.AllocHost(1 << 16)
 	if err != nil {
 		return err
 	}
-	copy(bytesAt(host+16384, 32), packed(seen, 1, seen+8192, 1))
-	copy(bytesAt(host+24576, 64), packed(1, 2, seen, 4096, 0, 50e6, seen+16384, seen+20480))
+	for i, peer := range reached(seen, seen+8192) {
+		*at[abi.ShmemPeer](host + peersAt + uint64(i*abi.ShmemPeerBytes)) = peer
+	}
+	*at[abi.ShmemState](host + stateAt) = abi.ShmemState{
+		Version: abi.ShmemStateVersion, NPEs: 2, Heap: seen, HeapBytes: 4096, WaitLimit: 50e6,
+		Peers: seen + peersAt, Report: seen + reportAt,
+	}
 	grid := &gpu.Grid{Blocks: [3]uint32{1, 1, 1}, Threads: [3]uint32{32, 1, 1}}
-	if err := errors.Join(d.Copy(state, host+24576, 64, 0), d.Launch(f, grid, 0, nil)); err != nil {
+	if err := errors.Join(defaultStream(d).Copy(state, host+stateAt, abi.ShmemStateBytes), f.Launch(grid, defaultStream(d), nil)); err != nil {
 		return err
 	}
 	if err := wait(d); !errors.Is(err, gpu.ErrLost) {
@@ -278,7 +288,7 @@ func trap(d gpu.Device) error {
 	if _, err := d.Alloc(64); !errors.Is(err, gpu.ErrLost) {
 		return fmt.Errorf("the device goes on: %w", err)
 	}
-	if ready := bytesAt(host+20480+36, 4)[0]; ready != 1 {
+	if at[abi.WaitReport](host+reportAt).Ready != 1 {
 		return errors.New("the kernel reported nothing")
 	}
 	fmt.Println("lost and reported")

@@ -17,7 +17,7 @@ import (
 type rig struct {
 	testing.TB
 	gpu.Device
-	stream uint64
+	stream gpu.Stream
 	host   uint64 // hostBytes of pinned memory
 }
 
@@ -65,19 +65,19 @@ func (r *rig) ok(err error) {
 	}
 }
 
-func (r *rig) newStream() uint64 {
+func (r *rig) newStream() gpu.Stream {
 	r.Helper()
 	s, err := r.NewStream(0)
 	r.ok(err)
-	r.Cleanup(func() { r.ok(r.DestroyStream(s)) })
+	r.Cleanup(func() { r.ok(s.Destroy()) })
 	return s
 }
 
-func (r *rig) newEvent() uint64 {
+func (r *rig) newEvent() gpu.Event {
 	r.Helper()
 	e, err := r.NewEvent(true)
 	r.ok(err)
-	r.Cleanup(func() { r.ok(r.DestroyEvent(e)) })
+	r.Cleanup(func() { r.ok(e.Destroy()) })
 	return e
 }
 
@@ -87,16 +87,16 @@ func (r *rig) memory(n uint64, v byte) uint64 {
 	addr, err := r.Alloc(n)
 	r.ok(err)
 	r.Cleanup(func() { r.ok(r.Free(addr)) })
-	r.ok(r.Set(addr, v, n, r.stream))
+	r.ok(r.stream.Set(addr, v, n))
 	r.settle(r.stream)
 	return addr
 }
 
 // settle waits for a stream, for 20 seconds at most.
-func (r *rig) settle(stream uint64) {
+func (r *rig) settle(stream gpu.Stream) {
 	r.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Microsecond) {
-		done, err := r.StreamDone(stream)
+		done, err := stream.Done()
 		r.ok(err)
 		if done {
 			return
@@ -110,7 +110,7 @@ func (r *rig) settle(stream uint64) {
 // read copies n bytes out by the rig's stream, and waits for them.
 func (r *rig) read(addr uint64, n int) []byte {
 	r.Helper()
-	r.ok(r.Copy(r.host, addr, uint64(n), r.stream))
+	r.ok(r.stream.Copy(r.host, addr, uint64(n)))
 	r.settle(r.stream)
 	return bytes.Clone(bytesAt(r.host, n))
 }
@@ -119,7 +119,7 @@ func (r *rig) read(addr uint64, n int) []byte {
 func (r *rig) write(addr uint64, b []byte) {
 	r.Helper()
 	copy(bytesAt(r.host, len(b)), b)
-	r.ok(r.Copy(addr, r.host, uint64(len(b)), r.stream))
+	r.ok(r.stream.Copy(addr, r.host, uint64(len(b))))
 	r.settle(r.stream)
 }
 

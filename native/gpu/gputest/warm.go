@@ -46,14 +46,14 @@ func warmDevice(d gpu.Device) error {
 	_, handle := d.IPCHandle(addr)
 	stream, err := d.NewStream(0)
 	if err == nil {
-		err = errors.Join(d.Copy(addr, host, n, stream), d.Set(addr, 0, n, stream), finish(d, stream), d.DestroyStream(stream))
+		err = errors.Join(stream.Copy(addr, host, n), stream.Set(addr, 0, n), finish(stream), stream.Destroy())
 	}
 	return errors.Join(handle, err, d.FreeHost(host), d.Free(addr))
 }
 
-func finish(d gpu.Device, stream uint64) error {
+func finish(stream gpu.Stream) error {
 	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
-		if done, err := d.StreamDone(stream); done || err != nil {
+		if done, err := stream.Done(); done || err != nil {
 			return err
 		}
 	}
