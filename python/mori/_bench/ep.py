@@ -171,45 +171,28 @@ def check_layer(ranks: int, of: str, experts: int, topk: int) -> None:
         raise ValueError(f"--topk: a token cannot choose {topk} of {experts} experts")
 
 
-def _heap(ranks: int, tokens: int, row: int, beside: int) -> int:
-    """Return the bytes of an op: rows received twice, combined tokens, facts of each row."""
-    return 2 * ranks * tokens * row + tokens * row + ranks * tokens * beside + 64 * MIB
-
-
 class EP(Suite):
     """Dispatch and combine on host memory."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         tokens, experts = args.tokens or 4096, args.experts or 32
         check_layer(args.ranks, "ranks", experts, args.topk)
-        dtype, package, lacking = _elements(args.dtype)
+        dtype, _, lacking = _elements(args.dtype)
         size = f"{tokens} x {args.hidden} {dtype}, top {args.topk} of {experts} experts, {args.ranks} ranks"
-        self._layer = args.hidden, experts, args.topk, args.ranks
-        self._most, self._dtype, self._package = max(tokens, FEW), dtype, package
-        facts = {**dict(zip(("hidden", "experts", "topk", "ranks"), self._layer, strict=True)), "dtype": dtype}
+        self._layer = {"hidden": args.hidden, "experts": experts, "topk": args.topk}
+        self._most, self._dtype, self._ranks = max(tokens, FEW), dtype, args.ranks
+        facts = {"ranks": args.ranks, **self._layer, "dtype": dtype}
         cases = [replace(case, tokens=case.tokens or tokens, dtype=dtype) for case in pick(CASES, args.cases)]
         how = [size, "memcpy takes turns", "rows and sums are compared", *lacking]
         super().__init__(cases, how, facts, args.quick)
 
     def start(self) -> None:
-        hidden, _, topk, ranks = self._layer
-        self._row = hidden * _DTYPES[self._dtype][0]
-        heap = _heap(ranks, self._most, self._row, 32 * topk + 64)
-        needed, free = (heap + self._row * self._most) * ranks, available_bytes()
-        if free and needed > free:
-            raise Unavailable(f"this takes up to {needed >> 20} MiB of memory, {free >> 20} are free: fewer --tokens")
-        if importlib.util.find_spec("numpy") is None:
-            raise Unavailable("mori bench ep needs numpy (pip install numpy)")
-        from .ep_rank import Rank, Setup
-        from .ep_rows import Sizes
-
-        setup = Setup(Sizes(self._most, *self._layer), self._most, self._dtype, self._package)
-        self._group = self.enter_context(Group(Rank, ranks, heap, setup))
+        self._group = self.enter_context(start_ranks(self._ranks, **self._layer, tokens=self._most, dtype=self._dtype))
 
     def plan(self, case: EPCase) -> tuple[str, Plan]:
         group = self._group
         rows = sum(sent for sent, _ in group.each("prepare", case))
-        moved = rows * self._row
+        moved = rows * self._layer["hidden"] * _DTYPES[case.dtype][0]
 
         def turn(method: str) -> float:
             us = span_us(group, method)
@@ -231,24 +214,34 @@ def _elements(wanted: str) -> tuple[str, str, list[str]]:
     return "float32", "numpy", [f"float32, as {wanted} needs {' or '.join(packages)}"]
 
 
-def gpu_ranks(
-    numbers: Sequence[int], hidden: int, experts: int, topk: int, tokens: int, quick: bool, hosts: int = 1
-) -> Group:
-    """Start a rank on each GPU, for at most `tokens` tokens, of a pool whose tokens take turns."""
-    package = _elements("bfloat16")[1]
-    if importlib.util.find_spec("numpy") is None or package == "numpy":
+def start_ranks(
+    ranks: int, hidden: int, experts: int, topk: int, tokens: int, dtype: str = "bfloat16",
+    numbers: Sequence[int] = (), quick: bool = False, hosts: int = 1,
+) -> Group:  # fmt: skip
+    """Start ranks for at most `tokens` tokens, on the host or each on a GPU of `numbers`.
+
+    On GPUs a rank has a pool of tokens that take turns.
+    """
+    dtype, package, _ = _elements(dtype)
+    if importlib.util.find_spec("numpy") is None:
+        raise Unavailable("dispatch and combine are measured with numpy (pip install numpy)")
+    if numbers and package == "numpy":
         wanted = " or ".join(_DTYPES["bfloat16"][1])
         raise Unavailable(f"calls of mori.ops on GPUs are measured with numpy, and {wanted}: install them")
     from .ep_rank import Rank, Setup
     from .ep_rows import Sizes
 
-    ranks, row, beside = len(numbers), 2 * hidden, 32 * topk + hidden // 8 + 256
-    pool = max(2 * tokens, 64 if quick else _POOL_BYTES // hidden)
-    heap = _heap(ranks, tokens, row, beside)
+    row, beside = hidden * _DTYPES[dtype][0], 32 * topk + hidden // 8 + 256
+    pool = max(2 * tokens, 64 if quick else _POOL_BYTES // hidden) if numbers else tokens
+    # Rows received twice, combined tokens, facts of each row.
+    heap = 2 * ranks * tokens * row + tokens * row + ranks * tokens * beside + 64 * MIB
     if hosts > 1:  # outgoing and incoming records, and rows on their way back
         heap += 2 * (hosts - 1) * (tokens * (row + beside) + 4 * MIB) + tokens * min(topk, ranks) * (row + beside)
+    needed, free = (heap + row * tokens) * ranks, available_bytes()
+    if free and needed > free and not numbers:
+        raise Unavailable(f"this takes up to {needed >> 20} MiB of memory, {free >> 20} are free: fewer --tokens")
     sizes, flush = Sizes(pool, hidden, experts, topk, ranks), MIB if quick else 2 * L2_BYTES
-    return Group(Rank, ranks, heap, Setup(sizes, tokens, "bfloat16", package, tuple(numbers), flush, hosts))
+    return Group(Rank, ranks, heap, Setup(sizes, tokens, dtype, package, tuple(numbers), flush, hosts))
 
 
 def span_us(group: Group, method: str) -> float:
@@ -271,7 +264,7 @@ class GPUEP(Suite):
             raise ValueError(f"--tokens {args.tokens}: no case has so many; there are {FULL_TOKENS}")
         self._gpus, self._quick, self._hosts = gpus.choose(args.gpus), args.quick, args.hosts
         ranks, hidden = len(self._gpus.numbers), min(args.hidden, 512) if args.quick else args.hidden
-        self._layer: dict[str, int] = {"hidden": hidden, "experts": args.experts or 256, "topk": args.topk}
+        self._layer: dict[str, Any] = {"hidden": hidden, "experts": args.experts or 256, "topk": args.topk}
         check_layer(ranks, "GPUs", self._layer["experts"], args.topk)
         if ranks % self._hosts:
             raise ValueError(f"--hosts {self._hosts}: {ranks} ranks do not spread evenly over them")
@@ -280,20 +273,17 @@ class GPUEP(Suite):
         raw = "memcpy: all GPUs copy at the same time what crosses the wire; ratio: times its time"
         if self._hosts > 1:
             raw = f"the ranks act as if on {self._hosts} hosts; NCCL uses sockets; ratio: times its time"
-        how = [
-            *self._gpus.how(),
-            f"{ranks} ranks, {hidden} elements, top {args.topk} of {self._layer['experts']} experts",
-            "times by events, of calls in a row with different tokens",
-            raw,
-            "rows and sums are compared",
-        ]
+        size = f"{ranks} ranks, {hidden} elements, top {args.topk} of {self._layer['experts']} experts"
+        clock = "times by events, of calls in a row with different tokens"
+        how = [*self._gpus.how(), size, clock, raw, "rows and sums are compared"]
         facts: dict[str, object] = {"ranks": ranks, **self._layer, "hosts": self._hosts, "quick": args.quick}
         super().__init__(cases, how, facts, args.quick)
 
     def start(self) -> None:
         tokens = max(case.tokens for case in self.cases)
-        ranks = gpu_ranks(self._gpus.numbers, **self._layer, tokens=tokens, quick=self._quick, hosts=self._hosts)
-        self._group = self.enter_context(ranks)
+        numbers = self._gpus.numbers
+        setup = {"tokens": tokens, "numbers": numbers, "quick": self._quick, "hosts": self._hosts}
+        self._group = self.enter_context(start_ranks(len(numbers), **self._layer, **setup))
         self._no_graphs = next(filter(None, self._group.each("why_no_graphs")), "")
         if self._no_graphs and not self._by_name:
             self.cases = [case for case in self.cases if case.mode != "graph"] or [

@@ -11,8 +11,7 @@ import statistics
 import time
 import timeit
 from array import array
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -31,7 +30,6 @@ from .harness import (
     Point,
     Suite,
     Target,
-    TransferFailed,
     Turn,
     Unavailable,
     at_least,
@@ -41,7 +39,7 @@ from .harness import (
     providers,
     short,
 )
-from .io_side import GRANULE, Side, environment
+from .io_side import GRANULE, Side, environment, finish, in_flight
 from .process import Local, Remote, RemoteError, Services
 from .raw import driver, perftest, process_vm, tcp
 
@@ -289,6 +287,12 @@ class IO(Suite):
         here, there = self.sides.all
         return (there, here) if case.read else (here, there)
 
+    def once(self) -> TransferStatus:
+        """Write a granule."""
+        status = self.session.write(0, 0, GRANULE, self.session.allocate_transfer_uid())
+        finish(status)
+        return status
+
     def move(self, case: IOCase, here: int, there: int, size: int) -> driver.Move:
         """Return the copy between this side's blocks and the yardstick's memory."""
         assert self.raw is not None
@@ -312,27 +316,9 @@ class Order:
         self.wrong: Callable[[], int] = partial(call, "wrong", to, source, case.size)
 
 
-def finish(case: Case, status: TransferStatus) -> None:
-    status.Wait()
-    if not status.Succeeded():
-        raise TransferFailed(f"{case.name}: {status.Code()}: {status.Message()}")
-
-
-def _in_flight(case: Case, depth: int, posts: Iterable[TransferStatus]) -> None:
-    """Post transfers, at most `depth` pending at a time, and wait for all."""
-    pending: deque[TransferStatus] = deque()
-    for status in posts:
-        pending.append(status)
-        if len(pending) == depth:
-            finish(case, pending.popleft())
-    for status in pending:
-        finish(case, status)
-
-
 def blocks(suite: IO, case: IOCase) -> Plan:
     """Batches of random blocks, `depth` pending: GB/s; for more than one also one at a time."""
     order, session, clock = Order(suite, case), suite.session, time.perf_counter
-    rounds = case.rounds
     post = session.batch_read if case.read else session.batch_write
     extra: dict[str, object] = {"depth": case.depth, "block": case.size} if case.gpu else {}
     alone: list[float] = []
@@ -346,36 +332,36 @@ def blocks(suite: IO, case: IOCase) -> Plan:
             begin = clock()
             status = start(batch)
             submitted = clock()
-            finish(case, status)
+            finish(status)
             alone.append(case.bytes / (clock() - begin) / 1e9)
             submit.append((submitted - begin) * 1e6)
         extra.update(alone=short(statistics.median(alone)), submit_us=short(statistics.median(submit)))
 
     def ours() -> float:
         begin = clock()
-        _in_flight(case, case.depth, map(start, itertools.chain.from_iterable([order.batches] * rounds)))
+        in_flight(map(start, itertools.chain.from_iterable([order.batches] * case.rounds)), case.depth)
         seconds = clock() - begin
         if case.depth > 1:
             one_by_one()
-        return rounds * case.batches * case.bytes / seconds / 1e9
+        return case.rounds * case.batches * case.bytes / seconds / 1e9
 
-    raws = _stream_yardsticks(suite, case, order, rounds)
+    raws = _stream_yardsticks(suite, case, order)
     primary = None if case.medium == "socket" else next(iter(raws), None)
     return Plan(ours, raws, order.wipe, order.wrong, primary, extra=extra)
 
 
-def _stream_yardsticks(suite: IO, case: IOCase, order: Order, rounds: int) -> dict[str, Turn]:
+def _stream_yardsticks(suite: IO, case: IOCase, order: Order) -> dict[str, Turn]:
     """Return turns that move the same bytes the same way, first the one to compare with."""
     if case.medium == "nic":
-        return perftest.streams(suite.session, case, rounds)
+        return perftest.streams(suite.session, case, case.rounds)
     if case.medium == "socket":
-        return tcp.streams(*suite.ends(case), case.bytes, rounds * case.batches)
+        return tcp.streams(*suite.ends(case), case.bytes, case.rounds * case.batches)
     if case.medium == "memory":
         suite.here.prepare_copies(order.here, order.there, case.size)
         suite.there.call("prepare_copies", order.there, order.here, case.size)
-        return process_vm.streams(*suite.ends(case), case.bytes, rounds)
+        return process_vm.streams(*suite.ends(case), case.bytes, case.rounds)
     starts = range(0, case.batches * case.bytes, case.bytes)
-    whole = suite.copies.stream([suite.move(case, at, at, case.bytes) for at in starts] * rounds)
+    whole = suite.copies.stream([suite.move(case, at, at, case.bytes) for at in starts] * case.rounds)
     if case.kind == "host":
         return {"pinned memcpy": whole}
     pairs = zip(*order.batches[0], strict=True)
@@ -399,7 +385,7 @@ def latency(suite: IO, case: IOCase) -> Plan:
     def ours() -> float:
         left.extend((here, there, case.size, session.allocate_transfer_uid()) for here, there in pairs)
         figure = median_us(once, len(pairs))
-        finish(case, status)
+        finish(status)
         return figure
 
     raws: dict[str, Turn]
@@ -429,7 +415,7 @@ def submit(suite: IO, case: IOCase) -> Plan:
             start = time.perf_counter_ns()
             status = session.batch_write(*lists, order.sizes, uid)
             spent.append(time.perf_counter_ns() - start)
-            finish(case, status)
+            finish(status)
         return statistics.median(spent) / 1e3
 
     def convert() -> None:
@@ -439,15 +425,9 @@ def submit(suite: IO, case: IOCase) -> Plan:
     return Plan(ours, {"three array('Q')": lambda: median_us(convert, times)}, order.wipe, order.wrong)
 
 
-def _transfer(suite: IO, case: IOCase) -> TransferStatus:
-    status = suite.session.write(0, 0, GRANULE, suite.session.allocate_transfer_uid())
-    finish(case, status)
-    return status
-
-
 def poll(suite: IO, case: IOCase) -> Plan:
     """One status.Succeeded(), with its look-up: nanoseconds. The yardstick is a str's method."""
-    status, polls = _transfer(suite, case), int(case.times)
+    status, polls = suite.once(), int(case.times)
 
     def calls(thing: object, method: str) -> float:
         return timeit.Timer(f"thing.{method}()", globals={"thing": thing}).timeit(polls) / polls * 1e9
@@ -457,7 +437,7 @@ def poll(suite: IO, case: IOCase) -> Plan:
 
 def idle(suite: IO, case: IOCase) -> Plan:
     """Two connected engines with nothing to do: per cent of a core that the busier process uses."""
-    _transfer(suite, case)
+    suite.once()
 
     def ours() -> float:
         before, start = suite.sides.each("usage"), time.perf_counter()
@@ -482,7 +462,7 @@ def leak(suite: IO, case: IOCase) -> Plan:
 
     def ours() -> float:
         before, start = suite.sides.each("usage"), time.perf_counter()
-        _in_flight(case, 64, map(write, range(count)))
+        in_flight(map(write, range(count)), 64)
         extra["transfers_per_s"] = round(count / (time.perf_counter() - start))
         pairs = list(zip(before, suite.sides.each("usage"), strict=True))
         extra["threads_grown"] = [b.threads - a.threads for a, b in pairs]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from mori import device
+from mori.cpp import TransferStatus
 from mori.io import (
     BackendType,
     EngineDesc,
@@ -24,7 +26,7 @@ from mori.io import (
     RdmaBackendConfig,
 )
 
-from .harness import MIB
+from .harness import MIB, TransferFailed
 from .memory import Blocks, Region, resident_bytes
 from .raw import process_vm, tcp
 
@@ -44,6 +46,29 @@ def environment(**values: str | None) -> Iterator[None]:
         for name, value in before.items():
             del os.environ[name]
             os.environ.update({} if value is None else {name: value})
+
+
+def finish(status: TransferStatus) -> None:
+    """Wait for a transfer. Raises TransferFailed if it failed."""
+    status.Wait()
+    if not status.Succeeded():
+        raise TransferFailed(f"{status.Code()}: {status.Message()}")
+
+
+def in_flight(posts: Iterable[TransferStatus], depth: int, finished: Callable[[], object] = lambda: None) -> None:
+    """Post transfers, at most `depth` pending at a time, wait for all, and call `finished` after each."""
+    pending: deque[TransferStatus] = deque()
+
+    def first() -> None:
+        finish(pending.popleft())
+        finished()
+
+    for status in posts:
+        pending.append(status)
+        if len(pending) == depth:
+            first()
+    while pending:
+        first()
 
 
 class Card(NamedTuple):

@@ -6,14 +6,14 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from mori.cpp import TransferStatus
 from mori.io import BackendType, IOEngine, IOEngineConfig
 
-from .._bench.io_side import Card, Endpoint
+from .._bench.io_side import Card, Endpoint, in_flight
 from .._bench.memory import Pattern, Region
 from .._bench.report import bar
 
@@ -151,30 +151,25 @@ class Worker(Endpoint):
     def transfer(self, mode: Mode, inflight: int) -> list[LayerTime]:
         """Move all layers, at most `inflight` at a time."""
         sizes = [self.shape.block_bytes] * len(self._here)
-        pending: deque[tuple[float, TransferStatus]] = deque()
-        times: list[LayerTime] = []
+        submitted: list[float] = []
+        completed: list[float] = []
+        style = "{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB [{elapsed}<{remaining}, {rate_fmt}]"
+        total, clock = self.shape.moved_bytes / 1e9, time.perf_counter
 
-        def complete() -> None:
-            submitted, status = pending.popleft()
-            status.Wait()
-            if not status.Succeeded():
-                raise RuntimeError(f"layer {len(times)}: {status.Code()}: {status.Message()}")
-            times.append(LayerTime(submitted, time.perf_counter() - start))
+        def posts() -> Iterator[TransferStatus]:
+            for session in self._sessions:
+                batch = session.batch_write if mode == "write" else session.batch_read
+                submitted.append(clock() - start)
+                yield batch(self._here, self._there, sizes, session.allocate_transfer_uid())
+
+        def finished() -> None:
+            completed.append(clock() - start)
             progress.update(self.shape.layer_bytes / 1e9)
 
-        style = "{desc}: {percentage:3.0f}%|{bar}| {n:.2f}/{total:.2f} GB [{elapsed}<{remaining}, {rate_fmt}]"
-        total = self.shape.moved_bytes / 1e9
         with bar(total, self._quiet, desc="moving   ", unit=" GB", bar_format=style) as progress:
-            start = time.perf_counter()
-            for session in self._sessions:
-                if len(pending) == inflight:
-                    complete()
-                batch = session.batch_write if mode == "write" else session.batch_read
-                uid, now = session.allocate_transfer_uid(), time.perf_counter() - start
-                pending.append((now, batch(self._here, self._there, sizes, uid)))
-            while pending:
-                complete()
-        return times
+            start = clock()
+            in_flight(posts(), inflight, finished)
+        return list(map(LayerTime, submitted, completed))
 
     def verify(self) -> tuple[int, int]:
         """Return how many blocks are wrong, and how many spare ones were written."""

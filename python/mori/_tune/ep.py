@@ -15,7 +15,7 @@ from mori import device
 
 from .._bench import gpus
 from .._bench.arguments import number, numbers
-from .._bench.ep import EPCase, check_layer, gpu_case, gpu_ranks, layer_options, span_us
+from .._bench.ep import EPCase, check_layer, gpu_case, layer_options, span_us, start_ranks
 from .._bench.harness import Unavailable
 from .._bench.process import Group, RemoteError
 from .._bench.report import bar
@@ -100,7 +100,7 @@ def _tune(args: argparse.Namespace) -> int:
     units = {info.device: info.units for info in device.devices()}[chosen.numbers[0]]
     every, ways = cases(tokens, args.hidden, args.quick), launches(units, args.blocks, args.quick)
     with (
-        gpu_ranks(chosen.numbers, **layer, tokens=tokens[-1], quick=args.quick) as group,
+        start_ranks(ranks, **layer, tokens=tokens[-1], numbers=chosen.numbers, quick=args.quick) as group,
         bar(len(every) * len(ways), args.json, leave=False, desc="launches") as progress,
     ):
         for rule, case in every:

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import select
 import shutil
 import subprocess
 import tempfile
-import time
+import threading
 from pathlib import Path
 
 from ..harness import Unavailable
@@ -28,8 +28,8 @@ class Library:
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="mori-bench-")
-        self._errors = open(f"{self._folder.name}/errors", "w+b")  # noqa: SIM115 - closed by close
-        self._process: subprocess.Popen[bytes] | None = None
+        self._errors = open(f"{self._folder.name}/errors", "w+")  # noqa: SIM115 - closed by close
+        self._process: subprocess.Popen[str] | None = None
         self.name = ""
 
     def measure(self, what: str, n: int, rounds: int, runs: int) -> float:
@@ -37,17 +37,15 @@ class Library:
         if self._process is None:
             self._process = self._start()
             self.name = self._line(self._process)
-        try:
-            assert self._process.stdin is not None
-            self._process.stdin.write(f"{what} {n} {rounds} {runs}\n".encode())
-        except OSError as err:
-            raise self._failure(str(err)) from err
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # its end is noticed below
+            self._process.stdin.write(f"{what} {n} {rounds} {runs}\n")
         answer, _, figure = self._line(self._process).partition(" ")
         if answer != what:
             raise self._failure(f"it answered {answer!r} to {what}")
         return float(figure)
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> subprocess.Popen[str]:
         if reason := missing():
             raise Unavailable(reason)
         program = os.path.join(self._folder.name, "openshmem")
@@ -56,31 +54,26 @@ class Library:
         if compiled.returncode:
             raise Unavailable(f"oshcc {_SOURCE.name}: {compiled.stderr.strip()}")
         # Open MPI refuses to run as root, and more processes than cores, by default.
-        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        allowed = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        command, pipe = ["oshrun", "--oversubscribe", "-np", "2", program], subprocess.PIPE
         return subprocess.Popen(
-            ["oshrun", "--oversubscribe", "-np", "2", program],
-            bufsize=0,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env={**os.environ, **allowed},
+            command, bufsize=1, text=True, stdin=pipe, stdout=pipe, stderr=self._errors, env=allowed
         )
 
-    def _line(self, process: subprocess.Popen[bytes]) -> str:
-        """Read one line, without its end. The library answers each question with one line."""
+    def _line(self, process: subprocess.Popen[str]) -> str:
+        """Read one line. The library answers each question with one line."""
         assert process.stdout is not None
-        line, deadline = b"", time.monotonic() + _LIMIT_S
-        while not line.endswith(b"\n"):
-            if not select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))[0]:
-                raise self._failure(f"no answer for {_LIMIT_S:.0f} s")
-            if not (some := os.read(process.stdout.fileno(), 1)):
-                raise self._failure(f"oshrun ended with status {process.wait(5)}")
-            line += some
-        return line.decode(errors="replace").rstrip("\n")
+        late = threading.Timer(_LIMIT_S, process.kill)
+        late.start()
+        line = process.stdout.readline()
+        late.cancel()
+        if not line.endswith("\n"):
+            raise self._failure(f"oshrun ended with status {process.wait(5)}")
+        return line.rstrip("\n")
 
     def _failure(self, text: str) -> Unavailable:
         self._errors.seek(0)
-        said = self._errors.read().decode(errors="replace").strip()
+        said = self._errors.read().strip()
         return Unavailable(f"the OpenSHMEM library does not run here: {text}{': ' + said if said else ''}")
 
     def close(self) -> None:
@@ -91,6 +84,5 @@ class Library:
             except subprocess.TimeoutExpired:
                 self._process.kill()  # its PEs end with it
                 self._process.communicate()
-        self._process = None
         self._errors.close()
         self._folder.cleanup()
