@@ -146,10 +146,8 @@ class Plan:
 class Suite(contextlib.ExitStack):
     """The cases of a command. Entering starts the processes that run them; exiting ends them.
 
-    Attributes:
-        cases: the selected cases.
-        how: lines for the heading that say how the figures were measured.
-        facts: fields of every result.
+    `how` are lines for the heading that say how the figures were measured, `facts` are fields of
+    every result.
     """
 
     def __init__(self, cases: Sequence[Any], how: list[str], facts: dict[str, Any], quick: bool) -> None:

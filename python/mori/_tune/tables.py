@@ -59,15 +59,12 @@ def store(path: Path, device: str, ranks: int, rules: Iterable[Rule]) -> None:
 
 def _tables(path: Path) -> list[dict[str, Any]]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return []
-    try:
-        whole = json.loads(text)
+        whole = json.loads(path.read_text(encoding="utf-8"))
         if whole["version"] != VERSION:
             raise ValueError(f"version {whole['version']}")
         return [dict(one) for one in whole["tables"]]
+    except FileNotFoundError:
+        return []
     except (ValueError, KeyError, TypeError) as err:
-        raise ValueError(
-            f"{path} is not a file of tuning tables ({err}); remove it or choose another --output"
-        ) from None
+        advice = "remove it or choose another --output"
+        raise ValueError(f"{path} is not a file of tuning tables ({err}); {advice}") from None

@@ -24,30 +24,27 @@ _WORD = b"8 bytes!"
 
 
 class Streams:
-    """The connections of one process to another: sets of 1, 2 and 4.
+    """The connections of one process to another.
 
     `views` returns the memory to move. `flow` and `pong` block until the other process takes part.
     """
 
     def __init__(self, views: Callable[[], Iterable[memoryview]]) -> None:
         self._views = views
-        self._sets: dict[int, list[socket.socket]] = {}
 
     def listen(self) -> int:
         """Return the port of this host that queues the other process's connections for `accept`."""
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=sum(CONNECTIONS))
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=max(CONNECTIONS))
         self._listener.settimeout(_TIMEOUT_S)
         return int(self._listener.getsockname()[1])
 
     def accept(self) -> None:
         with self._listener:
-            self._keep(lambda: self._listener.accept()[0])
+            self._sockets = [_tuned(self._listener.accept()[0]) for _ in range(max(CONNECTIONS))]
 
     def dial(self, port: int) -> None:
-        self._keep(lambda: socket.create_connection(("127.0.0.1", port), _TIMEOUT_S))
-
-    def _keep(self, connect: Callable[[], socket.socket]) -> None:
-        self._sets = {n: [_tuned(connect()) for _ in range(n)] for n in CONNECTIONS}
+        where = "127.0.0.1", port
+        self._sockets = [_tuned(socket.create_connection(where, _TIMEOUT_S)) for _ in range(max(CONNECTIONS))]
 
     def flow(self, sends: bool, n: int, size: int, rounds: int) -> float:
         """Send or receive the first `size` bytes of each view over n connections, `rounds` times.
@@ -67,27 +64,26 @@ class Streams:
                     _fill(sock, part)
                     sock.sendall(answer)
 
-        self._sets[n][0].sendall(b"r")
-        _fill(self._sets[n][0], answer)
+        self._sockets[0].sendall(b"r")
+        _fill(self._sockets[0], answer)
         start = time.perf_counter()
-        first, *others = zip(self._sets[n], shares, strict=True)
         with ThreadPoolExecutor(n) as pool:
-            served = [pool.submit(serve, *other) for other in others]
-            serve(*first)
+            served = [pool.submit(serve, *other) for other in zip(self._sockets[1:], shares[1:], strict=False)]
+            serve(self._sockets[0], shares[0])
             for one in served:
                 one.result()
         return time.perf_counter() - start
 
     def ping(self) -> None:
         """Make one round trip of 8 bytes, which the other process's `pong` answers."""
-        sock = self._sets[1][0]
+        sock = self._sockets[0]
         sock.sendall(_WORD)
         if len(sock.recv(len(_WORD), socket.MSG_WAITALL)) != len(_WORD):
             raise ConnectionError("the other side closed a raw connection")
 
     def pong(self, rounds: int) -> None:
         for _ in range(rounds):
-            self._sets[1][0].sendall(self._sets[1][0].recv(len(_WORD), socket.MSG_WAITALL))
+            self._sockets[0].sendall(self._sockets[0].recv(len(_WORD), socket.MSG_WAITALL))
 
 
 def connect(one: Local, other: Local) -> None:
