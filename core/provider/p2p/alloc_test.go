@@ -74,7 +74,7 @@ func BenchmarkList(b *testing.B) {
 	c, err := d.NewCopier(device.CopierOptions{})
 	ok(b, err)
 	defer func() { ok(b, c.Close()) }()
-	x := &transfer{path: dp, copyJob: copyJob{lane: &lane{copier: c}}}
+	x := &payload{path: dp, copyJob: copyJob{lane: &lane{copier: c}}}
 	for b.Loop() {
 		ok(b, x.list(&op, 1<<40, true))
 	}

@@ -17,8 +17,8 @@
 //
 //	dataPath.RMA      takes a read or write over from package conn        path.go
 //	dataPath.start    finds the grant of the remote region, checks the op
-//	transfer.reach    the lane and the remote region's address there      transfer.go
-//	transfer.list     local and remote pieces as a list of copies         list.go
+//	payload.reach     the lane and the remote region's address there      payload.go
+//	payload.list      local and remote pieces as a list of copies         list.go
 //	engine.start      starts the copy, or queues it behind others         engine.go
 //	copyJob.start     posts it: StartBlocks or Start of device.Copier     lane.go
 //	engine.run        polls the copy

@@ -41,7 +41,7 @@ func (c *copyList) add(kind fabric.OpKind, local, remote, n uint64) {
 // list writes down what is copied between the local segments of op and the peer's region, which the
 // device sees at base. Lists have thousands of segments, most of them of one region and of the same
 // lengths on both sides.
-func (x *transfer) list(op *fabric.Op, base uint64, wait bool) error {
+func (x *payload) list(op *fabric.Op, base uint64, wait bool) error {
 	n := 1 + max(len(op.More), len(op.RMore))
 	x.clear(n)
 	if done, err := x.listPairs(op, base, wait); done || err != nil {
@@ -75,7 +75,7 @@ func (x *transfer) list(op *fabric.Op, base uint64, wait bool) error {
 }
 
 // listPairs is list for segments that are as long as their counterparts; false if one is not.
-func (x *transfer) listPairs(op *fabric.Op, base uint64, wait bool) (bool, error) {
+func (x *payload) listPairs(op *fabric.Op, base uint64, wait bool) (bool, error) {
 	if len(op.More) != len(op.RMore) || op.Seg.Len != op.RSeg.Len || op.Seg.Len == 0 {
 		return false, nil
 	}
@@ -114,7 +114,7 @@ func (x *transfer) listPairs(op *fabric.Op, base uint64, wait bool) (bool, error
 }
 
 // listBlocks is list for an op of blocks, which the device takes as they are.
-func (x *transfer) listBlocks(op *fabric.Op, base uint64, wait bool) error {
+func (x *payload) listBlocks(op *fabric.Op, base uint64, wait bool) error {
 	in, err := x.spanOf(&op.Seg, wait) // Submit has checked that it has all blocks
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (in *span) has(s *fabric.Seg) bool {
 }
 
 // spanOf finds the region of a local segment, keeps it open, and gives the device access.
-func (x *transfer) spanOf(s *fabric.Seg, wait bool) (span, error) {
+func (x *payload) spanOf(s *fabric.Seg, wait bool) (span, error) {
 	var h *hold
 	var err error
 	if s.MR == 0 {

@@ -14,7 +14,7 @@ import (
 
 // A pendingOp is one of our ops, from RMA to its completion. It is used again.
 type pendingOp struct {
-	transfer
+	payload
 
 	ticket conn.Ticket
 	op     *fabric.Op

@@ -37,7 +37,7 @@ type order struct {
 
 // A servedOrder is an order with its copy. It is used again.
 type servedOrder struct {
-	transfer
+	payload
 	*order
 }
 

@@ -14,7 +14,7 @@
 //
 //	dataPath.RMA         takes a read or write over from package conn           path.go
 //	dataPath.start       waits for the rails, finds the grant, checks the op
-//	transfer.list        local and remote pieces as runs, registers memory      list.go, transfer.go
+//	payload.list         local and remote pieces as runs, registers memory      list.go, payload.go
 //	pendingOp.post       work requests of the runs, divided among queue pairs   post.go
 //	pair.add, pair.feed  ibv_post_send, as far as the queue has room            pair.go
 //	rail.poll            takes completions                                      rail.go

@@ -21,7 +21,7 @@ type run struct {
 }
 
 // list writes down the runs of the op.
-func (x *transfer) list(wait bool) error {
+func (x *payload) list(wait bool) error {
 	total := x.op.Len()
 	most := x.path.rails.longest(total)
 	onDevice := staging.OnDevice(x.op)
@@ -55,7 +55,7 @@ func (x *transfer) list(wait bool) error {
 }
 
 // add appends a run, or extends the last one if r continues that.
-func (x *transfer) add(r run, ref *regionRef, most uint64) {
+func (x *payload) add(r run, ref *regionRef, most uint64) {
 	if n := len(x.runs); n > 0 {
 		last := &x.runs[n-1]
 		if last.local+last.n == r.local && last.remote+last.n == r.remote && last.reg == r.reg && last.n+r.n <= most &&
@@ -72,7 +72,7 @@ var errUnregistered = errors.New("local memory is not in a registered region")
 
 // listElsewhere is list for an op with local memory that is not registered. The bytes are copied to
 // or from a spare, or the memory is registered for the op.
-func (x *transfer) listElsewhere(wait bool) error {
+func (x *payload) listElsewhere(wait bool) error {
 	x.runs = x.runs[:0]
 	if staging.OnDevice(x.op) {
 		return fmt.Errorf("%w: host memory beside device memory is not in a registered region", errStream)
@@ -102,7 +102,7 @@ func (x *transfer) listElsewhere(wait bool) error {
 
 // listCopied lists the op by other memory at an address, of a registration or to be taken inline.
 // It copies the bytes of a write there. Memory that cannot be read fails the op here.
-func (x *transfer) listCopied(at uint64, reg *registration) error {
+func (x *payload) listCopied(at uint64, reg *registration) error {
 	ref, most := &x.grant.Region, x.path.rails.longest(x.op.Len())
 	for walk, pos := util.NewWalk(x.op), uint64(0); ; {
 		local, off, n, ok := walk.Next()
@@ -126,7 +126,7 @@ func (x *transfer) listCopied(at uint64, reg *registration) error {
 }
 
 // deliver copies what was read into the spare to the op's local memory.
-func (x *transfer) deliver() error {
+func (x *payload) deliver() error {
 	at := x.spare.addr()
 	for walk := util.NewWalk(x.op); ; {
 		local, _, n, ok := walk.Next()

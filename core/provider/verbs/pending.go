@@ -12,13 +12,13 @@ import (
 
 // A pendingOp is one of our ops, from RMA to its completion. It is used again.
 type pendingOp struct {
-	transfer
+	payload
 	posting
 
-	ticket    conn.Ticket
-	parts     []part
-	announced bool // the remote data goes behind the bytes
-	payload   [noticeLen]byte
+	ticket      conn.Ticket
+	parts       []part
+	announced   bool // the remote data goes behind the bytes
+	noticeBytes [noticeLen]byte
 }
 
 // ops are the pending ops of a data path.
@@ -88,7 +88,7 @@ func (s *ops) free(o *pendingOp) conn.Ticket {
 	const keepWRs = 1 << 12
 	t := o.ticket
 	o.release()
-	o.transfer.reset()
+	o.payload.reset()
 	o.posting.reset()
 	clear(o.parts)
 	o.parts, o.announced = o.parts[:0], false

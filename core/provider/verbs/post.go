@@ -144,9 +144,9 @@ func (o *pendingOp) hasNotice() bool {
 
 // notice appends the send of the op's remote data; see notice.go.
 func (o *pendingOp) notice(number uint32) {
-	binary.BigEndian.PutUint64(o.payload[:], o.op.Data)
-	binary.BigEndian.PutUint64(o.payload[8:], o.op.Len())
-	binary.BigEndian.PutUint64(o.payload[16:], o.grant.Ticket())
-	o.sges = append(o.sges, verbs.SGE{Addr: sys.AddrOf(o.payload[:]), Len: noticeLen})
+	binary.BigEndian.PutUint64(o.noticeBytes[:], o.op.Data)
+	binary.BigEndian.PutUint64(o.noticeBytes[8:], o.op.Len())
+	binary.BigEndian.PutUint64(o.noticeBytes[16:], o.grant.Ticket())
+	o.sges = append(o.sges, verbs.SGE{Addr: sys.AddrOf(o.noticeBytes[:]), Len: noticeLen})
 	o.wrs = append(o.wrs, verbs.SendWR{Op: verbs.OpSendImm, Flags: verbs.Inline, Imm: number & numberMask, First: uint32(len(o.sges) - 1), Count: 1})
 }

@@ -15,9 +15,9 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A transfer is an op's bytes as runs, with what it holds until they have moved: the grant of the
+// A payload is an op's bytes as runs, with what it holds until they have moved: the grant of the
 // remote region, and the registrations of local memory.
-type transfer struct {
+type payload struct {
 	path  *dataPath
 	op    *fabric.Op
 	grant *grant.Grant[regionRef]
@@ -38,7 +38,7 @@ type hold struct {
 }
 
 // prepare enters the grant and lists the runs.
-func (x *transfer) prepare(l *grant.Grant[regionRef], wait bool) error {
+func (x *payload) prepare(l *grant.Grant[regionRef], wait bool) error {
 	if err := pathbase.Enter(l); err != nil {
 		return err
 	}
@@ -51,13 +51,13 @@ func (x *transfer) prepare(l *grant.Grant[regionRef], wait bool) error {
 }
 
 // drop undoes prepare.
-func (x *transfer) drop() {
+func (x *payload) drop() {
 	x.runs = x.runs[:0]
 	x.release()
 }
 
-// release releases all that the transfer holds.
-func (x *transfer) release() {
+// release releases all that the payload holds.
+func (x *payload) release() {
 	if x.grant != nil {
 		x.grant.Use.Leave()
 		x.grant = nil
@@ -84,27 +84,27 @@ func (x *transfer) release() {
 	x.held = x.held[:0]
 }
 
-// reset prepares a transfer that was released for another op.
-func (x *transfer) reset() {
+// reset prepares a payload that was released for another op.
+func (x *payload) reset() {
 	clear(x.runs)
 	x.op, x.runs, x.leasing, x.leases = nil, x.runs[:0], false, 0
 }
 
-// holds reports whether the transfer keeps a local region open.
-func (x *transfer) holds(region uint64) bool {
+// holds reports whether the payload keeps a local region open.
+func (x *payload) holds(region uint64) bool {
 	return slices.ContainsFunc(x.held, func(h hold) bool { return h.mr != nil && h.mr.Key().ID == region })
 }
 
 // room is the address of n bytes that go inline.
-func (x *transfer) room(n uint64) uint64 {
+func (x *payload) room(n uint64) uint64 {
 	if uint64(len(x.inline)) < n {
 		x.inline = make([]byte, n)
 	}
 	return sys.AddrOf(x.inline)
 }
 
-// find is the registration that has n bytes at an address; the transfer holds it.
-func (x *transfer) find(at, n uint64, wait bool) (*registration, error) {
+// find is the registration that has n bytes at an address; the payload holds it.
+func (x *payload) find(at, n uint64, wait bool) (*registration, error) {
 	for i := range x.held {
 		if g := x.held[i].reg; g.has(at, n) {
 			return g, x.usable(g)
@@ -120,8 +120,8 @@ func (x *transfer) find(at, n uint64, wait bool) (*registration, error) {
 	return x.hold(mr, wait)
 }
 
-// hold keeps a region and its registration for the transfer, which takes mr over.
-func (x *transfer) hold(mr *regions.MR, wait bool) (*registration, error) {
+// hold keeps a region and its registration for the payload, which takes mr over.
+func (x *payload) hold(mr *regions.MR, wait bool) (*registration, error) {
 	g := x.path.domain.registrationOf(mr, wait)
 	if g == nil {
 		mr.Release()
@@ -135,7 +135,7 @@ func (x *transfer) hold(mr *regions.MR, wait bool) (*registration, error) {
 }
 
 // holdDevice holds the regions of the op's segments of device memory.
-func (x *transfer) holdDevice(wait bool) error {
+func (x *payload) holdDevice(wait bool) error {
 	var last fabric.MRDesc
 	for i := range 1 + len(x.op.More) {
 		s := x.op.LocalSeg(i)
@@ -155,7 +155,7 @@ func (x *transfer) holdDevice(wait bool) error {
 }
 
 // lease registers n bytes for the op alone.
-func (x *transfer) lease(at, n uint64) (*registration, error) {
+func (x *payload) lease(at, n uint64) (*registration, error) {
 	if x.leases++; x.leases > maxTransient {
 		return nil, fmt.Errorf("%w: more than %d pieces are not in a registered region", errStream, maxTransient)
 	}
@@ -167,14 +167,14 @@ func (x *transfer) lease(at, n uint64) (*registration, error) {
 	return g, x.usable(g)
 }
 
-func (x *transfer) keep(h hold) {
+func (x *payload) keep(h hold) {
 	x.path.ops.pending.Lock()
 	defer x.path.ops.pending.Unlock()
 	x.held = append(x.held, h)
 }
 
 // usable returns an error if the op cannot use a registration that it holds.
-func (x *transfer) usable(g *registration) error {
+func (x *payload) usable(g *registration) error {
 	switch {
 	case g.err != nil:
 		return fmt.Errorf("%w: %w", errStream, g.err)

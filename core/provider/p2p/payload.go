@@ -14,9 +14,9 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A transfer is a copy with what it holds until it ends: the grant of the peer's region, with the
+// A payload is a copy with what it holds until it ends: the grant of the peer's region, with the
 // peer's fence, and the local regions. It is part of a pendingOp or of a servedOrder.
-type transfer struct {
+type payload struct {
 	copyJob
 
 	path    *dataPath
@@ -28,23 +28,23 @@ type transfer struct {
 // A hold is a local region that is kept open, and what devices see of it.
 type hold struct {
 	mr      *regions.MR
-	pin     *hostPin // of host memory: the transfer is inside its gate
+	pin     *hostPin // of host memory: the payload is inside its gate
 	shift   uint64   // from an address to the device's
 	reached bool     // the copying device has access
 }
 
-func (x *transfer) init(dp *dataPath, owner copyOwner) {
+func (x *payload) init(dp *dataPath, owner copyOwner) {
 	x.path, x.group, x.owner = dp, dp, owner
 }
 
-// reset prepares a transfer that was released for another copy.
-func (x *transfer) reset() {
+// reset prepares a payload that was released for another copy.
+func (x *payload) reset() {
 	x.copyJob.reset()
 	x.regions = x.regions[:0]
 }
 
 // enter begins an access to the peer's memory, unless its grant or its fence forbids that.
-func (x *transfer) enter(l *regionGrant) error {
+func (x *payload) enter(l *regionGrant) error {
 	if err := pathbase.Enter(l); err != nil {
 		return err
 	}
@@ -56,8 +56,8 @@ func (x *transfer) enter(l *regionGrant) error {
 	return nil
 }
 
-// release releases all that the transfer holds.
-func (x *transfer) release() {
+// release releases all that the payload holds.
+func (x *payload) release() {
 	if x.grant != nil {
 		x.path.peer.theirs.Leave()
 		x.grant.Use.Leave()
@@ -74,7 +74,7 @@ func (x *transfer) release() {
 }
 
 // noteRegions records which local regions are held.
-func (x *transfer) noteRegions() {
+func (x *payload) noteRegions() {
 	x.regions = x.regions[:0]
 	for i := range x.held {
 		x.regions = append(x.regions, x.held[i].mr.Key().ID)
@@ -82,7 +82,7 @@ func (x *transfer) noteRegions() {
 }
 
 // copier is the device that copies: that of the local memory, else one near the peer's.
-func (x *transfer) copier(l *regionGrant, gpu *fabric.Seg) (*device.Device, error) {
+func (x *payload) copier(l *regionGrant, gpu *fabric.Seg) (*device.Device, error) {
 	if gpu == nil {
 		return l.Region.near()
 	}
@@ -96,7 +96,7 @@ func (x *transfer) copier(l *regionGrant, gpu *fabric.Seg) (*device.Device, erro
 
 // reach takes the lane of a device and a direction, and returns the address at which the device
 // sees the region of l.
-func (x *transfer) reach(l *regionGrant, way direction, wait bool) (base uint64, err error) {
+func (x *payload) reach(l *regionGrant, way direction, wait bool) (base uint64, err error) {
 	if x.lane = x.path.domain.engine.laneOf(way); x.lane == nil {
 		if !wait {
 			return 0, pathbase.ErrNotYet
@@ -119,7 +119,7 @@ func (x *transfer) reach(l *regionGrant, way direction, wait bool) (base uint64,
 }
 
 // holdDevice keeps the region of a segment of device memory open.
-func (x *transfer) holdDevice(s *fabric.Seg) (*hold, error) {
+func (x *payload) holdDevice(s *fabric.Seg) (*hold, error) {
 	for i := range x.held {
 		if h := &x.held[i]; h.mr.Desc() == s.MR {
 			return h, inside(h.mr, s)
@@ -143,7 +143,7 @@ func inside(mr *regions.MR, s *fabric.Seg) error {
 }
 
 // holdHost keeps the region of a segment of host memory open, and its pin.
-func (x *transfer) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
+func (x *payload) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
 	for i := range x.held {
 		if h := &x.held[i]; h.pin != nil && inside(h.mr, s) == nil {
 			return h, nil
@@ -162,8 +162,8 @@ func (x *transfer) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
 	return &x.held[len(x.held)-1], nil
 }
 
-// fault is the error of a transfer whose copy failed.
-func (x *transfer) fault(err error) error {
+// fault is the error of a payload whose copy failed.
+func (x *payload) fault(err error) error {
 	pieces := max(len(x.segs), len(x.blocks.DstOffsets))
 	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", x.bytes, pieces, x.path.port.Peer(), err)
 }
