@@ -4,17 +4,14 @@ package core
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 
-	"mori/core/bootstrap/launcher"
 	"mori/core/config"
 	rdma "mori/core/provider/verbs"
+	"mori/core/provider/verbs/nics"
 	"mori/core/topology"
-	"mori/native/verbs"
 )
 
 // A NICUse is how a program wants its RDMA devices used. What is 0 or less is left to the devices'
@@ -73,25 +70,11 @@ func (u NICUse) settings(log *oneTime) (rdma.Settings, error) {
 	mtu, err := pathMTU()
 	log.ignored(err)
 	s.MTU = mtu
-	choice, err := nicChoice()
+	choice, err := nics.Choice()
 	log.ignored(err)
 	s.Affinity = choice.Affinity
 	err = u.pick(&s, choice, log)
 	return s, err
-}
-
-// nicChoice is what people set about which NICs are used, with this process's turn among those of
-// its host: without it, memory of the host would go by the same NIC in all of them.
-func nicChoice() (topology.Choice, error) {
-	choice, err := topology.Configured()
-	launch, ok, wrong := launcher.Find()
-	if wrong != nil || !ok { // package bootstrap reports a launcher that contradicts itself
-		return choice, err
-	}
-	if choice.Turn = launch.LocalRank; choice.Turn < 0 {
-		choice.Turn = launch.Rank
-	}
-	return choice, err
 }
 
 // oneTime logs each thing once, however often it is asked.
@@ -143,8 +126,8 @@ func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *oneTime) err
 	if u.GPU != "" {
 		near = topology.AtGPU(u.GPU)
 	}
-	h, library := rdmaHost()
-	if err := unusable(h, library); err != nil {
+	h, library := nics.Host()
+	if err := nics.Unusable(h, library); err != nil {
 		return err
 	}
 	picks, err := h.NICsFor(near, cmp.Or(s.Rails, 1)+spareNICs, choice)
@@ -157,42 +140,4 @@ func (u NICUse) pick(s *rdma.Settings, choice topology.Choice, log *oneTime) err
 		log.picked(name, p.Index, p.Why)
 	}
 	return nil
-}
-
-// rdmaHost is this host as the library sees its RDMA devices. The error is why the library shows
-// none; then it is as the kernel sees them.
-func rdmaHost() (*topology.Host, error) {
-	s := sight{host: topology.Scan(os.DirFS("/")), library: verbs.Load()}
-	if s.library == nil {
-		s.devices, s.library = lookAtDevices()
-	}
-	if s.library == nil {
-		s.host.Merge(s.reported())
-	}
-	return s.host, s.library
-}
-
-// noRDMA says why no RDMA device of a host can be used, "" if one can be. library is why there is
-// no libibverbs.
-func noRDMA(h *topology.Host, library error) string {
-	if err := unusable(h, library); err != nil {
-		return fmt.Sprintf("rdma: %v; run mori doctor for details", err)
-	}
-	return ""
-}
-
-func unusable(h *topology.Host, library error) error {
-	if len(h.RDMA) == 0 {
-		return errors.New("no active RDMA device on this host (/sys/class/infiniband is empty)")
-	}
-	if library != nil {
-		return fmt.Errorf("the RDMA devices of this host need libibverbs: %w", library)
-	}
-	choice, _ := nicChoice() // what is malformed is logged where devices are opened
-	choice.HostNIC = -1      // which memory it will be is not known yet
-	_, err := h.NICsFor(topology.OnNode(-1), 1, choice)
-	if errors.Is(err, topology.ErrNoNIC) {
-		return fmt.Errorf("no active RDMA device on this host: %w", err)
-	}
-	return err
 }

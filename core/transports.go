@@ -135,11 +135,9 @@ func Transports(backend string) (Family, error) {
 	}
 	switch backend {
 	case "RDMA":
-		why := noRDMA(rdmaHost())
-		f := family(func(t *fabric.Registration) bool { return why == "" || t.Medium != fabric.MediumNIC })
-		if why != "" {
-			f.Missing = []string{why}
-		}
+		missing, why := withoutDevices()
+		f := family(func(t *fabric.Registration) bool { return !missing[t.Name] })
+		f.Missing = why
 		return f, nil
 	case "TCP":
 		return family(by(fabric.MediumSocket)), nil
@@ -149,6 +147,18 @@ func Transports(backend string) (Family, error) {
 		return Family{}, fmt.Errorf("FABRIC moves GPU memory over a fabric between hosts (NVLink across nodes, UALink), which no provider of this build does: %w", fabric.ErrNotSupported)
 	}
 	return Family{}, fmt.Errorf("unknown backend %q: want RDMA, TCP, XGMI or FABRIC: %w", backend, fabric.ErrInvalid)
+}
+
+// withoutDevices finds the providers for RDMA devices that have none on this host, and says why.
+func withoutDevices() (missing map[string]bool, why []string) {
+	missing = map[string]bool{}
+	for _, t := range preferred(func(t *fabric.Registration) bool { return t.Medium == fabric.MediumNIC }) {
+		if d := t.Diagnose(fabric.Peers{OtherHost: true}); d.Path == "" {
+			missing[t.Name] = true
+			why = append(why, d.Reasons...)
+		}
+	}
+	return missing, why
 }
 
 // HasRDMA reports whether any of these transports uses RDMA devices.

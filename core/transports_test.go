@@ -61,6 +61,10 @@ func TestRegistrations(t *testing.T) {
 		if !x.HostMemory && !x.GPUMemory {
 			t.Errorf("%s serves no memory", x.Name)
 		}
+		d := x.Diagnose(fabric.Peers{OtherHost: x.Scope == fabric.ScopeNetwork, GPUMemory: !x.HostMemory})
+		if d.Path == "" && len(d.Reasons) == 0 || d.Path != "" && !strings.HasPrefix(d.Path, x.Name) {
+			t.Errorf("%s has neither a path nor a reason: %+v", x.Name, d)
+		}
 		if far := Unfit(x.Name, false) == ""; far != (ListenAddr(x.Name, "") != "") {
 			t.Errorf("%s reaches other hosts: %v, its address is %q", x.Name, far, ListenAddr(x.Name, ""))
 		}

@@ -6,8 +6,8 @@ import (
 	"os"
 	"runtime"
 
-	"mori/core"
 	"mori/core/config"
+	"mori/core/doctor"
 )
 
 // version is the one place where the version of this project is written;
@@ -33,7 +33,7 @@ func init() {
 // Doctor returns what is on this host, and which path each kind of peer would get, as JSON.
 func Doctor() (text string, err error) {
 	defer guard(&err)
-	return toJSON(core.Doctor())
+	return toJSON(doctor.Examine())
 }
 
 // Environment returns the environment variables that mori reads, with meaning, default and present

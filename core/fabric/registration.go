@@ -15,6 +15,22 @@ type Registration struct {
 
 	// Preference orders the providers that can serve a pair; the highest comes first.
 	Preference int
+
+	// Diagnose says how the provider would reach peers from this host. It may load the drivers of
+	// devices. It makes nothing on any device and changes nothing.
+	Diagnose func(Peers) Diagnosis
+}
+
+// Peers are a kind of peer.
+type Peers struct {
+	OtherHost bool
+	GPUMemory bool // at one end or both
+}
+
+// A Diagnosis is how a provider would reach a kind of peer.
+type Diagnosis struct {
+	Path    string   // the provider's name, with how it moves bytes if it has several ways; "" = not at all
+	Reasons []string // why it cannot, or why it has no better path
 }
 
 // A Scope is how far away the peers of a provider may be.

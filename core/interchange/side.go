@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"mori/core"
 	"mori/core/fabric"
 	"mori/core/gpunic"
 )
@@ -131,13 +132,23 @@ func newLink(o *Options, p place) (link, error) {
 	case "":
 		return nil, fmt.Errorf("no device: want emu0, emu0:FAMILY, proxy, proxy:PROVIDER or an RDMA device's name: %w", fabric.ErrInvalid)
 	case "proxy":
-		return &proxyLink{opts: *o, place: p, provider: cmp.Or(provider, "shm")}, nil
+		return &proxyLink{opts: *o, place: p, provider: cmp.Or(provider, nearest())}, nil
 	}
 	module, err := gpunic.KernelModule(o.Device)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, fabric.ErrInvalid)
 	}
 	return &nicLink{opts: *o, place: p, name: o.Device, module: module}, nil
+}
+
+// nearest is the preferred provider between processes of this host.
+func nearest() string {
+	for _, r := range core.Registrations() {
+		if r.Scope == fabric.ScopeHost && r.HostMemory {
+			return r.Name
+		}
+	}
+	return ""
 }
 
 // GPU is where the kernels run, in words.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"mori/core/device"
+	"mori/core/device/survey"
 	"mori/core/fabric"
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/handshake"
@@ -44,6 +45,16 @@ type Provider struct {
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
 	Name: "p2p", Scope: fabric.ScopeHost, Medium: fabric.MediumGPU, GPUMemory: true, Preference: 40,
+	Diagnose: diagnose,
+}
+
+// diagnose says what makes copies between the GPUs of this host slow.
+func diagnose(fabric.Peers) fabric.Diagnosis {
+	devices, err := device.Devices()
+	if err != nil {
+		return fabric.Diagnosis{Reasons: []string{err.Error()}}
+	}
+	return fabric.Diagnosis{Path: "p2p/gpu", Reasons: append(survey.WeakLinks(devices), survey.WithoutKernels(devices)...)}
 }
 
 var _ fabric.Provider = (*Provider)(nil)

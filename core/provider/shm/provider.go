@@ -60,6 +60,15 @@ type Provider struct {
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
 	Name: "shm", Scope: fabric.ScopeHost, Medium: fabric.MediumMemory, HostMemory: true, GPUMemory: true, Preference: 30,
+	Diagnose: diagnose,
+}
+
+// diagnose says whether processes may copy each other's memory, or send it through sockets.
+func diagnose(fabric.Peers) fabric.Diagnosis {
+	if ok, why := vm.Allowed(); !ok {
+		return fabric.Diagnosis{Path: "shm/stream", Reasons: []string{"shm/cma: " + why}}
+	}
+	return fabric.Diagnosis{Path: "shm/cma"}
 }
 
 var _ fabric.Provider = (*Provider)(nil)

@@ -61,6 +61,16 @@ type Provider struct {
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
 	Name: "tcp", Scope: fabric.ScopeNetwork, Medium: fabric.MediumSocket, HostMemory: true, GPUMemory: true, Preference: 10,
+	Diagnose: diagnose,
+}
+
+// diagnose says how mori reaches peers over TCP, which works on any host.
+func diagnose(p fabric.Peers) fabric.Diagnosis {
+	d := fabric.Diagnosis{Path: "tcp"}
+	if p.GPUMemory {
+		d.Reasons = []string{"GPU memory passes through pinned host memory on both sides"}
+	}
+	return d
 }
 
 var _ fabric.Provider = (*Provider)(nil)

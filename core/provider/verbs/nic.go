@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mori/core/fabric"
+	"mori/core/provider/verbs/nics"
 	"mori/native/verbs"
 )
 
@@ -109,7 +109,7 @@ func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
 	if err != nil || len(table) == 0 && n.link.LinkLayer != verbs.LinkEthernet { // InfiniBand has LIDs
 		return verbs.GIDEntry{}, err
 	}
-	return chooseGIDLike(table, n.want, peer)
+	return nics.ChooseGIDLike(table, n.want, peer)
 }
 
 // up is nil while the port is active.
@@ -195,8 +195,8 @@ func (n *nic) addressesChanged() {
 		if r.gid.GID == ([16]byte{}) || slices.ContainsFunc(table, func(g verbs.GIDEntry) bool { return g.Index == r.gid.Index && g.GID == r.gid.GID }) {
 			continue
 		}
-		n.log.Warn("verbs: an address was removed: did the network interface lose it?", "device", n.name, "port", n.port, "address", gidText(r.gid.GID))
-		r.fail(fmt.Errorf("RDMA device %s: port %d lost its address %s (GID index %d): %w", n.name, n.port, gidText(r.gid.GID), r.gid.Index, fabric.ErrConnReset))
+		n.log.Warn("verbs: an address was removed: did the network interface lose it?", "device", n.name, "port", n.port, "address", nics.GIDText(r.gid.GID))
+		r.fail(fmt.Errorf("RDMA device %s: port %d lost its address %s (GID index %d): %w", n.name, n.port, nics.GIDText(r.gid.GID), r.gid.Index, fabric.ErrConnReset))
 	}
 }
 
@@ -267,77 +267,3 @@ func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err e
 	}
 	return nics, notes, nil
 }
-
-// ChooseGID picks the entry of a port's table that peers send to: the wanted index, or, if that is
-// negative, the first of the best kind. RoCE v2 is routed and so comes before v1; an IPv4 address
-// before a global IPv6 one before a link-local one, which ends at the next router.
-func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
-	if want >= 0 {
-		for _, g := range table {
-			if g.Index == want {
-				return g, nil
-			}
-		}
-		return verbs.GIDEntry{}, fmt.Errorf("GID index %d is not in the port's table (%s): %w", want, listGIDs(table), fabric.ErrInvalid)
-	}
-	best, rank := -1, 0
-	for i, g := range table {
-		if r := rankGID(g); best < 0 || r > rank {
-			best, rank = i, r
-		}
-	}
-	if best < 0 {
-		return verbs.GIDEntry{}, fmt.Errorf("the port has no GID: does its network interface have an address?: %w", fabric.ErrNoData)
-	}
-	return table[best], nil
-}
-
-// chooseGIDLike is ChooseGID among the entries of the peer's address family, if there are any and
-// no index is wanted.
-func chooseGIDLike(table []verbs.GIDEntry, want int, peer *[16]byte) (verbs.GIDEntry, error) {
-	if peer != nil && want < 0 {
-		is4 := func(gid [16]byte) bool { return netip.AddrFrom16(gid).Is4In6() }
-		var like []verbs.GIDEntry
-		for _, g := range table {
-			if is4(g.GID) == is4(*peer) {
-				like = append(like, g)
-			}
-		}
-		if len(like) > 0 {
-			table = like
-		}
-	}
-	return ChooseGID(table, want)
-}
-
-func rankGID(g verbs.GIDEntry) int {
-	rank := 0
-	if g.Type == verbs.GIDRoCEv2 {
-		rank = 3
-	}
-	addr := netip.AddrFrom16(g.GID)
-	switch {
-	case addr.Is4In6():
-		rank += 2
-	case !addr.IsLinkLocalUnicast():
-		rank++
-	}
-	return rank
-}
-
-func listGIDs(table []verbs.GIDEntry) string {
-	if len(table) == 0 {
-		return "which is empty"
-	}
-	text := "which has "
-	for i, g := range table {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%d: %s", g.Index, g.Type)
-	}
-	return text
-}
-
-// gidText formats a GID as an IP address.
-func gidText(gid [16]byte) string { return netip.AddrFrom16(gid).Unmap().String() }

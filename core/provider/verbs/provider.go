@@ -16,6 +16,7 @@ import (
 	"mori/core/provider/internal/conn"
 	"mori/core/provider/internal/inet"
 	"mori/core/provider/internal/pathbase"
+	"mori/core/provider/verbs/nics"
 	"mori/native/verbs"
 )
 
@@ -46,6 +47,15 @@ type Provider struct {
 // Registration is what package core knows of this provider.
 var Registration = fabric.Registration{
 	Name: "verbs", Scope: fabric.ScopeNetwork, Medium: fabric.MediumNIC, HostMemory: true, GPUMemory: true, Preference: 20,
+	Diagnose: diagnose,
+}
+
+// diagnose says whether a NIC of this host can be used.
+func diagnose(fabric.Peers) fabric.Diagnosis {
+	if why := nics.Missing(); why != "" {
+		return fabric.Diagnosis{Reasons: []string{why}}
+	}
+	return fabric.Diagnosis{Path: "verbs/rdma"}
 }
 
 var _ fabric.Provider = (*Provider)(nil)

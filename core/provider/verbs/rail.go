@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"mori/core/fabric"
+	"mori/core/provider/verbs/nics"
 	"mori/native/verbs"
 )
 
@@ -184,7 +185,7 @@ func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.A
 		Global: n.link.LinkLayer == verbs.LinkEthernet || n.link.GRHRequired, SL: s.SL, TrafficClass: s.TrafficClass, HopLimit: hopLimit,
 		MaxDestRdAtomic: uint8(max(1, min(n.attr.MaxQPRdAtom, maxReads))), MinRNRTimer: minRNRTimer,
 	}); err != nil {
-		return fmt.Errorf("towards %s: %w", gidText(peer.gid), err)
+		return fmt.Errorf("towards %s: %w", nics.GIDText(peer.gid), err)
 	}
 	return p.qp.RTS(verbs.RTS{
 		PSN: r.psn, Timeout: s.Timeout, Retries: s.Retries, RNRRetries: rnrForever,

@@ -28,7 +28,7 @@ type Settings struct {
 	Rails int // devices that a connection uses, as far as both sides have and want them; 0 is 1
 	QPs   int // queue pairs of a rail, as far as both sides want them; 0 is 1
 
-	GIDIndex     int // in the port's table; -1: the best, see ChooseGID
+	GIDIndex     int // in the port's table; -1: the best, see nics.ChooseGID
 	MTU          int // most bytes of a packet's payload; 0: the port's
 	SL           uint8
 	TrafficClass uint8

@@ -171,7 +171,7 @@ func TestAPathIsOpenedOnceAndClosedWithItsPeer(t *testing.T) {
 // A transport that broke comes after the others, and is due again after a while.
 func TestATransportThatBrokeComesLast(t *testing.T) {
 	f := newFar(t)
-	p, r := f.peer(t)
+	p, _ := f.peer(t)
 	if err := f.b.backends.Create(backend.RDMA, backend.DefaultConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,6 @@ func TestATransportThatBrokeComesLast(t *testing.T) {
 	if got, want := names(), append(slices.Clone(before[1:]), before[0]); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	_ = r
 }
 
 func TestVerifyAsksThePeer(t *testing.T) {

@@ -42,9 +42,6 @@ type Conn struct {
 	closed  sync.Once
 }
 
-// Peer returns the engine at the other end.
-func (c *Conn) Peer() identity.ID { return c.peer }
-
 // OpenedWith reports whether the connection was opened with this token, in constant time.
 func (c *Conn) OpenedWith(token []byte) bool { return subtle.ConstantTimeCompare(c.token, token) == 1 }
 

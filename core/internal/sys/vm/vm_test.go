@@ -98,3 +98,15 @@ func TestCallsDoNotAllocate(t *testing.T) {
 		t.Errorf("Read allocates %v", n)
 	}
 }
+
+// A kernel that is asked about another process of this user answers as Allowed says.
+func TestAllowedHasAReason(t *testing.T) {
+	ok, reason := Allowed()
+	if reason == "" {
+		t.Error("no reason")
+	}
+	scope, err := PtraceScope()
+	if err == nil && ok && scope == PtraceNone {
+		t.Errorf("allowed with ptrace scope %d: %s", scope, reason)
+	}
+}

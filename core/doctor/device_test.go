@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-package core
+package doctor
 
 import (
 	"strings"
 	"testing"
 
+	"mori/core/provider/verbs/nics"
 	"mori/core/topology"
 	"mori/native/verbs"
 	"mori/native/verbs/verbstest"
@@ -15,7 +16,7 @@ import (
 // limits.
 func TestDoctorOnDevices(t *testing.T) {
 	verbstest.Need(t)
-	r := Doctor()
+	r := Examine()
 	v := r.Verbs
 	devices, err := verbs.Devices()
 	if err != nil || !v.Library.OK || len(v.Devices) != len(devices) || len(v.Near) == 0 || len(r.Host.RDMA) != len(v.Ports) {
@@ -56,12 +57,12 @@ func TestDoctorOnDevices(t *testing.T) {
 // where none can, with the reason.
 func TestDoctorAdvisesByDevices(t *testing.T) {
 	verbstest.NeedEmulated(t)
-	if far := Doctor().Paths[1]; far.Path != "verbs/rdma" || len(far.Reasons) != 0 {
+	if far := Examine().Paths[1]; far.Path != "verbs/rdma" || len(far.Reasons) != 0 {
 		t.Errorf("with two devices: %+v", far)
 	}
 	verbstest.PortDown(t, 0)
 	verbstest.PortDown(t, 1)
-	if far := Doctor().Paths[1]; far.Path != "tcp" || !strings.Contains(strings.Join(far.Reasons, ""), "emu1: port is down") {
+	if far := Examine().Paths[1]; far.Path != "tcp" || !strings.Contains(strings.Join(far.Reasons, ""), "emu1: port is down") {
 		t.Errorf("with both down: %+v", far)
 	}
 }
@@ -69,19 +70,19 @@ func TestDoctorAdvisesByDevices(t *testing.T) {
 func TestDoctorTakesTheRoutedAddress(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	want := map[string]string{"emu0": "1: 198.18.0.10", "emu1": "1: 198.18.1.10"}
-	for _, p := range Doctor().Verbs.Ports {
+	for _, p := range Examine().Verbs.Ports {
 		if p.GID != want[p.NIC] || p.NUMA != -1 || p.BusID != "" {
 			t.Errorf("%+v", p)
 		}
 	}
 	t.Setenv("MORI_IB_GID_INDEX", "2")
-	for _, p := range Doctor().Verbs.Ports {
+	for _, p := range Examine().Verbs.Ports {
 		if !strings.HasPrefix(p.GID, "2: ") {
 			t.Errorf("%+v", p)
 		}
 	}
 	t.Setenv("MORI_IB_GID_INDEX", "9")
-	v := Doctor().Verbs
+	v := Examine().Verbs
 	if len(v.Near) != 0 || !strings.Contains(v.Ports[0].Unused, "GID index 9") || !strings.Contains(problemsText(v), "MORI_IB_GID_INDEX") {
 		t.Errorf("%+v", v)
 	}
@@ -105,7 +106,7 @@ func TestDoctorSeesTrouble(t *testing.T) {
 	} {
 		t.Run(strings.ReplaceAll(c.what, " ", "-"), func(t *testing.T) {
 			c.harm(t)
-			v := Doctor().Verbs
+			v := Examine().Verbs
 			for _, p := range v.Ports {
 				if p.NIC == "emu0" && (p.Unused != c.unused || p.Unused == "" && p.Index == nil) {
 					t.Errorf("%+v, want %q", p, c.unused)
@@ -118,7 +119,7 @@ func TestDoctorSeesTrouble(t *testing.T) {
 	}
 }
 
-func problemsText(v Verbs) string {
+func problemsText(v nics.Report) string {
 	var all []string
 	for _, p := range v.Problems {
 		all = append(all, p.What+": "+p.Remedy)
@@ -130,7 +131,7 @@ func problemsText(v Verbs) string {
 func TestDoctorPutsBackWhatItOpened(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	before := verbstest.Objects(t)
-	doctorVerbs(&topology.Host{})
+	nics.Look(&topology.Host{})
 	if after := verbstest.Objects(t); after != before {
 		t.Errorf("%d objects of the library, and %d before", after, before)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package core
+package nics
 
 import (
 	"cmp"
@@ -231,7 +231,7 @@ func addressOf(nic string, p seenPort) problems {
 	for _, g := range p.gids {
 		dev = cmp.Or(g.NetDev, dev)
 	}
-	text := gidText(p.taken.GID)
+	text := GIDText(p.taken.GID)
 	switch {
 	case p.unreachable() != nil:
 		found.add(fmt.Sprintf("port %s: %v", nic, p.unreachable()), fmt.Sprintf("give %s an address, as with ip addr add; or correct %s", dev, config.IBGIDIndex))

@@ -1,25 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-package core
+package nics
 
 import (
 	"fmt"
-	"io/fs"
-	"net/netip"
 	"os"
-	"slices"
 
-	"mori/core/config"
-	rdma "mori/core/provider/verbs"
 	"mori/core/topology"
 	"mori/native/verbs"
 )
 
-// Verbs lists what this host has for RDMA, what of it would be used for what, and what stands in
+// A Report lists what this host has for RDMA, what of it would be used for what, and what stands in
 // the way.
-type Verbs struct {
+type Report struct {
 	Library   Check     `json:"library"` // libibverbs
-	Ports     []RDMARow `json:"ports"`
+	Ports     []PortRow `json:"ports"`
 	GIDs      []GIDRow  `json:"gids"`
 	Devices   []Limits  `json:"devices"`
 	Near      []NearRow `json:"near"` // which NICs for which memory
@@ -28,8 +23,8 @@ type Verbs struct {
 	Problems  []Problem `json:"problems"`
 }
 
-// An RDMARow is a port and what becomes of it.
-type RDMARow struct {
+// A PortRow is a port and what becomes of it.
+type PortRow struct {
 	Index  *int    `json:"index"` // what MORI_IO_RDMA_NIC_IDX calls it, if it is used
 	NIC    string  `json:"nic"`
 	State  string  `json:"state"`
@@ -81,50 +76,21 @@ type NICAndDistance struct {
 	Distance topology.Distance `json:"distance"`
 }
 
+// A Check is a yes or no with its reason.
+type Check struct {
+	OK     bool   `json:"ok"`
+	Reason string `json:"reason"`
+}
+
 // A Problem is what does not work or works worse than it could, and what to do.
 type Problem struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// A seenDevice is what the library answered for a device.
-type seenDevice struct {
-	name  string
-	err   error // why it cannot be opened
-	attr  verbs.DeviceAttr
-	node  verbs.NodeType
-	ports []seenPort
-}
-
-type seenPort struct {
-	number int
-	attr   verbs.PortAttr
-	gids   []verbs.GIDEntry
-	taken  verbs.GIDEntry
-	noGID  error // why none is taken
-}
-
-// unreachable is why a port that is up has no address for peers. InfiniBand does without,
-// unless there are some and none is chosen.
-func (p *seenPort) unreachable() error {
-	if p.attr.State == verbs.PortActive && (p.attr.LinkLayer == verbs.LinkEthernet || len(p.gids) > 0) {
-		return p.noGID
-	}
-	return nil
-}
-
-// sight is all that the report is made of.
-type sight struct {
-	host    *topology.Host
-	root    fs.FS
-	library error // why it is not there
-	devices []seenDevice
-	access  func(path string) error // whether a file may be read and written
-	locked  memlock
-}
-
-// doctorVerbs opens each RDMA device and closes it again.
-func doctorVerbs(h *topology.Host) Verbs {
+// Look opens each RDMA device and closes it again. It makes nothing on any device. The ports of h
+// become what the library says of them.
+func Look(h *topology.Host) Report {
 	s := sight{host: h, root: os.DirFS("/"), library: verbs.Load(), access: mayUse, locked: lockedMemory()}
 	if s.library == nil {
 		s.devices, s.library = lookAtDevices()
@@ -132,57 +98,15 @@ func doctorVerbs(h *topology.Host) Verbs {
 	return s.report()
 }
 
-func lookAtDevices() ([]seenDevice, error) {
-	known, err := verbs.Devices()
-	if err != nil {
-		return nil, err
-	}
-	want, _ := config.Int(config.IBGIDIndex, -1, 0, 1<<16) // report says that it is malformed
-	seen := make([]seenDevice, len(known))
-	for i, d := range known {
-		seen[i] = lookAt(d, want)
-	}
-	return seen, nil
-}
-
-func lookAt(d verbs.Device, gid int) (seen seenDevice) {
-	seen.name, seen.node = d.Name, d.Node
-	defer func() {
-		if seen.err != nil {
-			seen.ports = nil
-		}
-	}()
-	ctx, err := verbs.Open(d.Name)
-	if err != nil {
-		seen.err = err
-		return seen
-	}
-	defer func() { _ = ctx.Close() }()
-	if seen.attr, seen.err = ctx.Query(); seen.err != nil {
-		return seen
-	}
-	for n := 1; n <= seen.attr.Ports; n++ {
-		p := seenPort{number: n}
-		if p.attr, seen.err = ctx.Port(n); seen.err != nil {
-			return seen
-		}
-		if p.gids, p.noGID = ctx.GIDs(n); p.noGID == nil {
-			p.taken, p.noGID = rdma.ChooseGID(p.gids, gid)
-		}
-		seen.ports = append(seen.ports, p)
-	}
-	return seen
-}
-
 // report puts the answers together. The host's ports become what the library says of them.
-func (s *sight) report() Verbs {
-	v := Verbs{Library: Check{true, "libibverbs.so.1 is loaded"}, Ports: []RDMARow{}, GIDs: []GIDRow{}, Devices: []Limits{}, Near: []NearRow{}}
+func (s *sight) report() Report {
+	v := Report{Library: Check{true, "libibverbs.so.1 is loaded"}, Ports: []PortRow{}, GIDs: []GIDRow{}, Devices: []Limits{}, Near: []NearRow{}}
 	if s.library != nil {
 		v.Library = Check{false, s.library.Error()}
 	} else {
 		s.host.Merge(s.reported())
 	}
-	choice, wrong := nicChoice()
+	choice, wrong := Choice()
 	rails, unused, err := s.host.Rails(choice)
 	if err != nil {
 		for _, p := range s.host.RDMA {
@@ -201,54 +125,8 @@ func (s *sight) report() Verbs {
 	return v
 }
 
-// reported is what the library says of the ports, and of those that it does not open or know, what
-// sysfs does.
-func (s *sight) reported() []topology.RDMA {
-	var told []topology.RDMA
-	for _, d := range s.devices {
-		for _, p := range d.ports {
-			one := topology.RDMA{
-				Device: d.name, Port: p.number, State: stateWord(p.attr.State), Link: p.attr.LinkLayer.String(), Gbps: p.attr.Speed,
-				NetDev: p.taken.NetDev, Node: d.node.String(),
-			}
-			if err := p.unreachable(); err != nil {
-				one.Fault = err.Error()
-			}
-			told = append(told, one)
-		}
-		inKernel := func(p topology.RDMA) bool { return p.Device == d.name }
-		if d.err != nil && !slices.ContainsFunc(s.host.RDMA, inKernel) {
-			told = append(told, topology.RDMA{Device: d.name, Port: 1, Node: d.node.String(), Fault: d.err.Error()})
-		}
-	}
-	for _, p := range s.host.RDMA {
-		at := slices.IndexFunc(s.devices, func(d seenDevice) bool { return d.name == p.Device })
-		switch {
-		case at < 0:
-			p.Fault = "libibverbs does not list it"
-		case s.devices[at].err != nil:
-			p.Fault = s.devices[at].err.Error()
-		default:
-			continue
-		}
-		told = append(told, p)
-	}
-	return told
-}
-
-// stateWord is a state as sysfs writes it.
-func stateWord(s verbs.PortState) string {
-	words := map[verbs.PortState]string{
-		verbs.PortDown: "DOWN", verbs.PortInit: "INIT", verbs.PortArmed: "ARMED", verbs.PortActive: "ACTIVE", verbs.PortActiveDefer: "ACTIVE_DEFER",
-	}
-	if word, ok := words[s]; ok {
-		return word
-	}
-	return "NOP"
-}
-
-func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []RDMARow {
-	rows := []RDMARow{}
+func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []PortRow {
+	rows := []PortRow{}
 	for _, r := range rails {
 		row := s.portRow(r.RDMA)
 		if row.Index = &r.Index; s.library != nil {
@@ -265,8 +143,8 @@ func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []RDMA
 }
 
 // portRow fills in what only the library knows.
-func (s *sight) portRow(p topology.RDMA) RDMARow {
-	row := RDMARow{NIC: p.Name(), State: p.State, Link: p.Link, Gbps: p.Gbps, NetDev: p.NetDev, BusID: p.BusID, NUMA: p.NUMA}
+func (s *sight) portRow(p topology.RDMA) PortRow {
+	row := PortRow{NIC: p.Name(), State: p.State, Link: p.Link, Gbps: p.Gbps, NetDev: p.NetDev, BusID: p.BusID, NUMA: p.NUMA}
 	for _, d := range s.devices {
 		for _, seen := range d.ports {
 			if d.name != p.Device || seen.number != p.Port {
@@ -274,7 +152,7 @@ func (s *sight) portRow(p topology.RDMA) RDMARow {
 			}
 			row.MTU = seen.attr.MTU
 			if seen.noGID == nil {
-				row.GID = fmt.Sprintf("%d: %s", seen.taken.Index, gidText(seen.taken.GID))
+				row.GID = fmt.Sprintf("%d: %s", seen.taken.Index, GIDText(seen.taken.GID))
 			}
 		}
 	}
@@ -294,13 +172,11 @@ func gidRows(d seenDevice) []GIDRow {
 	for _, p := range d.ports {
 		nic := topology.RDMA{Device: d.name, Port: p.number}.Name()
 		for _, g := range p.gids {
-			rows = append(rows, GIDRow{nic, g.Index, gidText(g.GID), g.Type.String(), g.NetDev, p.noGID == nil && g.Index == p.taken.Index})
+			rows = append(rows, GIDRow{nic, g.Index, GIDText(g.GID), g.Type.String(), g.NetDev, p.noGID == nil && g.Index == p.taken.Index})
 		}
 	}
 	return rows
 }
-
-func gidText(gid [16]byte) string { return netip.AddrFrom16(gid).Unmap().String() }
 
 // nearRows is the table of memories and NICs: one row for each GPU and each NUMA node. It is empty
 // where there is no NIC.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package verbs
+package nics
 
 import (
 	"errors"
@@ -64,7 +64,7 @@ func TestTheGIDLikeThePeers(t *testing.T) {
 		{"10.0.0.8", 3, 1, -1}, {"2001:db8::2", 3, 2, -1}, {"fe80::2", 3, 2, -1}, {"2001:db8::2", 3, 1, 1}, {"10.0.0.8", 1, 0, -1}, {"2001:db8::2", 1, 0, -1},
 	} {
 		peer := netip.MustParseAddr(c.peer).As16()
-		if got, err := chooseGIDLike(table[:c.have], c.index, &peer); err != nil || got.Index != c.want {
+		if got, err := ChooseGIDLike(table[:c.have], c.index, &peer); err != nil || got.Index != c.want {
 			t.Errorf("of the first %d for %s, asked for %d: %d, %v; want %d", c.have, c.peer, c.index, got.Index, err, c.want)
 		}
 	}

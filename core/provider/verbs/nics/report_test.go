@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package core
+package nics
 
 import (
 	"errors"
@@ -8,13 +8,13 @@ import (
 	"io/fs"
 	"maps"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"testing/fstest"
 
-	rdma "mori/core/provider/verbs"
 	"mori/core/topology"
 	"mori/core/topology/topologytest"
 	"mori/native/verbs"
@@ -55,7 +55,7 @@ func seenPortOf(p topology.RDMA) seenPort {
 		seen.attr.MTU = 1024
 		seen.gids = gids(p.NetDev, "fe80::1", "::ffff:198.18.0.10")
 	}
-	seen.taken, seen.noGID = rdma.ChooseGID(seen.gids, -1)
+	seen.taken, seen.noGID = ChooseGID(seen.gids, -1)
 	return seen
 }
 
@@ -67,7 +67,7 @@ func gids(dev string, addrs ...string) []verbs.GIDEntry {
 	return all
 }
 
-func TestDoctorVerbsOnGoodHosts(t *testing.T) {
+func TestReportOnGoodHosts(t *testing.T) {
 	for name, want := range map[string]struct {
 		used, unused, near int
 		gid                string
@@ -83,7 +83,7 @@ func TestDoctorVerbsOnGoodHosts(t *testing.T) {
 		if !v.Library.OK || !v.MemLock.OK || len(v.Problems) != 0 {
 			t.Errorf("%s: %+v %+v %+v", name, v.Library, v.MemLock, v.Problems)
 		}
-		used := slices.IndexFunc(v.Ports, func(r RDMARow) bool { return r.Unused != "" })
+		used := slices.IndexFunc(v.Ports, func(r PortRow) bool { return r.Unused != "" })
 		if used < 0 {
 			used = len(v.Ports)
 		}
@@ -110,7 +110,7 @@ func TestDoctorVerbsOnGoodHosts(t *testing.T) {
 
 // TestDoctorVerbsProblems: each thing that is missing is said, with the remedy, and a host that is
 // well but for that says nothing else.
-func TestDoctorVerbsProblems(t *testing.T) {
+func TestReportProblems(t *testing.T) {
 	errno := func(e syscall.Errno) error { return fmt.Errorf("open device %q: %w", "rxe0", e) }
 	missing := fmt.Errorf("load libibverbs: libibverbs.so.1: no such file: %w", errors.ErrUnsupported)
 	for _, c := range []struct {
@@ -180,10 +180,10 @@ func TestDoctorVerbsProblems(t *testing.T) {
 func setGIDs(s *sight, all []verbs.GIDEntry) {
 	p := &s.devices[len(s.devices)-1].ports[0]
 	p.gids = all
-	p.taken, p.noGID = rdma.ChooseGID(all, -1)
+	p.taken, p.noGID = ChooseGID(all, -1)
 }
 
-func TestDoctorVerbsSettings(t *testing.T) {
+func TestReportSettings(t *testing.T) {
 	for _, c := range []struct{ name, value, says string }{
 		{"MORI_RDMA_DEVICES", "rxe7", "names rxe7, but this host has rxe0, rxe1"},
 		{"MORI_IO_RDMA_NIC_IDX", "first", `MORI_IO_RDMA_NIC_IDX="first"`},
@@ -208,7 +208,7 @@ func TestDoctorVerbsSettings(t *testing.T) {
 
 // TestDoctorVerbsInAContainer: who was given one device of two has no problem, and sees why the
 // other one is not used.
-func TestDoctorVerbsInAContainer(t *testing.T) {
+func TestReportInAContainer(t *testing.T) {
 	s, _ := sightOf(t, "soft-roce")
 	s.devices = s.devices[1:]
 	s.access = func(file string) error {
@@ -225,18 +225,18 @@ func TestDoctorVerbsInAContainer(t *testing.T) {
 
 // TestDoctorVerbsOfInfiniBand: a port without addresses is used, and one with some and a wrong wish
 // is not.
-func TestDoctorVerbsOfInfiniBand(t *testing.T) {
+func TestReportOfInfiniBand(t *testing.T) {
 	s, _ := sightOf(t, "one-nic")
 	p := &s.devices[0].ports[1]
 	p.gids = gids("", "fe80::1")
-	p.taken, p.noGID = rdma.ChooseGID(p.gids, 4)
+	p.taken, p.noGID = ChooseGID(p.gids, 4)
 	v := s.report()
 	if len(v.Problems) != 1 || !strings.Contains(v.Problems[0].What, "mlx4_0:2: GID index 4") || !strings.Contains(v.Ports[0].Unused+v.Ports[1].Unused, "GID index 4") {
 		t.Errorf("%+v", v)
 	}
 }
 
-func TestDoctorVerbsKeepsWhatCannotBeUsed(t *testing.T) {
+func TestReportKeepsWhatCannotBeUsed(t *testing.T) {
 	s, _ := sightOf(t, "mi300x")
 	s.devices[5] = seenDevice{name: "rdma3", err: syscall.EACCES}
 	s.devices = slices.Delete(s.devices, 6, 7) // rdma4
@@ -260,8 +260,8 @@ func TestDoctorVerbsKeepsWhatCannotBeUsed(t *testing.T) {
 }
 
 // TestDoctorVerbsHere: on the machine of the test, whatever it has.
-func TestDoctorVerbsHere(t *testing.T) {
-	v := Doctor().Verbs
+func TestReportHere(t *testing.T) {
+	v := Look(topology.Scan(os.DirFS("/")))
 	if v.Library.OK != (verbs.Load() == nil) || v.Library.Reason == "" || v.MemLock.Reason == "" || v.GPUDirect.Reason == "" {
 		t.Errorf("%+v", v)
 	}

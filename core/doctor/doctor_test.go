@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-package core
+package doctor
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"mori/core/provider/verbs/nics"
 	"mori/core/topology"
 	"mori/native/gpu/gputest"
 	"mori/native/verbs/verbstest"
@@ -19,7 +20,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestDoctorNamesAPathForEachPeer(t *testing.T) {
-	r := Doctor()
+	r := Examine()
 	if r.CMA.Reason == "" || r.Host.CPUs == 0 || len(r.Paths) != 4 {
 		t.Fatalf("%+v", r)
 	}
@@ -37,7 +38,7 @@ func TestDoctorNamesAPathForEachPeer(t *testing.T) {
 // reason.
 func TestDoctorGPUs(t *testing.T) {
 	gputest.Need(t)
-	r := Doctor()
+	r := Examine()
 	if len(r.GPUs) == 0 || r.NoGPU != "" {
 		t.Fatalf("%d GPUs, and %q", len(r.GPUs), r.NoGPU)
 	}
@@ -53,7 +54,7 @@ func TestDoctorGPUs(t *testing.T) {
 	if same.Path != "p2p/gpu" || same.Reasons == nil {
 		t.Errorf("same host: %+v", same)
 	}
-	usable := slices.ContainsFunc(r.Verbs.Ports, func(p RDMARow) bool { return p.Unused == "" })
+	usable := slices.ContainsFunc(r.Verbs.Ports, func(p nics.PortRow) bool { return p.Unused == "" })
 	if want := map[bool]string{true: "verbs/rdma", false: "tcp"}[usable]; other.Path != want {
 		t.Errorf("other host: %+v, want %s", other, want)
 	}
@@ -65,7 +66,7 @@ func TestDoctorGPUs(t *testing.T) {
 func TestDoctorWithoutKernels(t *testing.T) {
 	gputest.Need(t)
 	t.Setenv("MORI_KERNEL_DIR", t.TempDir())
-	r := Doctor()
+	r := Examine()
 	for _, g := range r.GPUs {
 		if g.Kernels != "" {
 			t.Errorf("%+v", g)
@@ -88,40 +89,10 @@ func TestDoctorWithoutGPU(t *testing.T) {
 		{topology.Host{GPUs: one}, "no GPU driver is loaded"},
 		{topology.Host{GPUs: one, Drivers: []string{"nvidia"}}, "driver (nvidia), but this process cannot use it: " + absent.Error()},
 	} {
-		for _, p := range gpuPaths(&c.host, nil, absent) {
+		for _, p := range gpuPaths(&c.host, absent) {
 			if p.Path != "" || len(p.Reasons) != 1 || !strings.Contains(p.Reasons[0], c.says) {
 				t.Errorf("%+v: %+v, want %q", c.host, p, c.says)
 			}
 		}
-	}
-}
-
-func TestWeakLinks(t *testing.T) {
-	for _, c := range []struct {
-		what  string
-		links []link
-		want  string
-	}{
-		{"one GPU", nil, ""},
-		{"all by NVLink", []link{{0, 1, "NVLink"}, {0, 2, "NVLink"}, {1, 2, "NVLink"}}, ""},
-		{"all by PCIe", []link{{0, 1, "PCIe"}, {0, 2, "PCIe"}, {1, 2, "PCIe"}}, "between all GPUs: over PCIe, without NVLink or xGMI"},
-		{"two by PCIe", []link{{0, 1, "PCIe"}}, "between GPUs 0-1: over PCIe, without NVLink or xGMI"},
-		{"a bridge for two", []link{{0, 1, "NVLink"}, {0, 2, "PCIe"}, {1, 2, ""}},
-			"between GPUs 1-2: no peer access, so copies use host memory|between GPUs 0-2: over PCIe, without NVLink or xGMI"},
-	} {
-		if got := weakLinks(c.links); got == nil || strings.Join(got, "|") != c.want {
-			t.Errorf("%s: %q", c.what, got)
-		}
-	}
-}
-
-func TestGroups(t *testing.T) {
-	var g groups
-	for n, what := range []string{"NVLink", "PCIe", "NVLink", "NVLink"} {
-		g.add(what, n)
-	}
-	got := strings.Join(g.write(func(link, numbers string) string { return numbers + " by " + link }), "; ")
-	if got != "0, 2, 3 by NVLink; 1 by PCIe" {
-		t.Error(got)
 	}
 }
