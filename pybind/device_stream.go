@@ -35,14 +35,14 @@ func StreamNew(number int, urgent bool) (id uint64, err error) {
 	return streams.Add(s), nil
 }
 
-// StreamBorrow takes a stream of others, 0 for the default stream.
-func StreamBorrow(number int, handle uint64) (id uint64, err error) {
+// StreamExternal takes a stream that mori has not made, 0 for the default stream.
+func StreamExternal(number int, handle uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
 	if err != nil {
 		return 0, err
 	}
-	return streams.Add(d.BorrowStream(handle)), nil
+	return streams.Add(d.ExternalStream(handle)), nil
 }
 
 // StreamHandle is the vendor's handle.
@@ -130,14 +130,14 @@ func EventNew(number int, timing bool) (id uint64, err error) {
 	return events.Add(e), nil
 }
 
-// EventBorrow takes an event of others.
-func EventBorrow(number int, handle uint64) (id uint64, err error) {
+// EventExternal takes an event that mori has not made.
+func EventExternal(number int, handle uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
 	if err != nil {
 		return 0, err
 	}
-	return events.Add(d.BorrowEvent(handle)), nil
+	return events.Add(d.ExternalEvent(handle)), nil
 }
 
 // EventHandle is the vendor's handle.

@@ -100,10 +100,10 @@ func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	return toJSON(m)
 }
 
-// InterchangeMeet makes the other side's buffer known to a side: what was shown.
-func InterchangeMeet(id uint64, shown string) (n int, err error) {
+// InterchangeSetPeer makes the other side's buffer known to a side: what was shown.
+func InterchangeSetPeer(id uint64, shown string) (n int, err error) {
 	defer guard(&err)
-	return interchangeReceive(id, shown, (*interchange.Side).Meet)
+	return interchangeReceive(id, shown, (*interchange.Side).SetPeer)
 }
 
 // interchangeReceive gives a side what the other has sent, as JSON has bytes.

@@ -204,9 +204,9 @@ func afterOf(t *C.mori_transfer) (a io.After, err error) {
 		return io.After{}, err
 	}
 	if t.after == C.MORI_AFTER_STREAM {
-		return io.AfterStream(d.BorrowStream(uint64(t.after_handle))), nil
+		return io.AfterStream(d.ExternalStream(uint64(t.after_handle))), nil
 	}
-	return io.AfterEvent(d.BorrowEvent(uint64(t.after_handle))), nil
+	return io.AfterEvent(d.ExternalEvent(uint64(t.after_handle))), nil
 }
 
 // words views n numbers at p, which C keeps alive during the call.

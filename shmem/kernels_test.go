@@ -245,7 +245,7 @@ func pair(t *testing.T, cfg Config, f func(w *World)) {
 
 // What a kernel wants and cannot have breaks the World at the next call, whether the kernel has
 // noticed or not.
-func TestKernelsMistakesAreTold(t *testing.T) {
+func TestKernelsMistakesAreReported(t *testing.T) {
 	oneEach(t, 2)
 	over := make(chan struct{})
 	pair(t, Config{DisableP2P: true, Timeout: 20 * time.Second}, func(w *World) {
@@ -292,10 +292,10 @@ func TestKernelsWaitForAKilledPE(t *testing.T) {
 	}
 }
 
-// kernelsMeet has barriers on a stream until one ends badly. What the lost GPU keeps then is not
-// looked for.
-func kernelsMeet(w *World, l life) (err error) {
-	s := w.cfg.Device.BorrowStream(0)
+// kernelsExchange has barriers on a stream until one fails. What the lost GPU keeps then is not
+// checked.
+func kernelsExchange(w *World, l life) (err error) {
+	s := w.cfg.Device.ExternalStream(0)
 	for i := 0; err == nil; i++ {
 		if i == 5 {
 			err = dieIf(w, l)

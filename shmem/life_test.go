@@ -130,7 +130,7 @@ func viaAll(w *World, path, why string) error {
 var lives = map[string]func(w *World, l life) error{
 	"traffic":      traffic,
 	"stream":       barriersOnStreams,
-	"kernels meet": kernelsMeet,
+	"kernels meet": kernelsExchange,
 	"by NICs":      func(w *World, l life) error { return errors.Join(viaAll(w, "verbs", ""), traffic(w, l)) },
 	"no NIC": func(w *World, l life) error {
 		return errors.Join(viaAll(w, "tcp", "(not on PE 1)"), traffic(w, l))

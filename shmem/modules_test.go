@@ -110,7 +110,7 @@ func TestBarrierOnStreamWaitsForLaterPuts(t *testing.T) {
 			return errors.Join(err, src.Close())
 		}
 		err = errors.Join(w.PutNbi(a, src.Addr(), n, 1-w.pes.Me), w.BarrierOnStream(0))
-		s := w.cfg.Device.BorrowStream(0)
+		s := w.cfg.Device.ExternalStream(0)
 		err = errors.Join(err, s.Copy(dst.Addr(), a, n), w.gpu.Wait(s))
 		b := memory.Bytes(dst.Addr(), n)
 		if err == nil && (b[0] != byte(2-w.pes.Me) || b[n-1] != byte(2-w.pes.Me)) {

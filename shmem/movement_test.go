@@ -13,8 +13,8 @@ import (
 	"mori/core/memory"
 )
 
-// stamp is the i-th byte that PE pe has in a test.
-func stamp(pe, i int) byte { return byte(pe*37 + i*11 + i>>8*5 + 1) }
+// pattern is the i-th byte that PE pe has in a test.
+func pattern(pe, i int) byte { return byte(pe*37 + i*11 + i>>8*5 + 1) }
 
 // field is symmetric memory with a guard behind it. bytes are its bytes, or, of a heap on GPUs, a
 // copy of them: what push makes them and pull brings.
@@ -99,7 +99,7 @@ func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
 			return err
 		}
 		for i := range src.bytes {
-			src.bytes[i] = stamp(w.MyPE(), i)
+			src.bytes[i] = pattern(w.MyPE(), i)
 		}
 		if err := src.push(); err != nil {
 			return err
@@ -118,7 +118,7 @@ func movement(t *testing.T, f func(w *World, dest, src field, n int) error) {
 			return err
 		}
 		for i, b := range src.bytes {
-			if b != stamp(w.MyPE(), i) {
+			if b != pattern(w.MyPE(), i) {
 				return fmt.Errorf("byte %d of the source has changed", i)
 			}
 		}
@@ -132,7 +132,7 @@ func TestBroadcast(t *testing.T) {
 			if err := w.TeamWorld().Broadcast(dest.at, src.at, uint64(n), root); err != nil {
 				return err
 			}
-			if err := dest.check(n, func(i int) byte { return stamp(root, i) }); err != nil {
+			if err := dest.check(n, func(i int) byte { return pattern(root, i) }); err != nil {
 				return fmt.Errorf("from PE %d: %w", root, err)
 			}
 			if err := w.SyncAll(); err != nil { // destinations are checked before the next call may write to them
@@ -153,7 +153,7 @@ func TestBroadcastInPlace(t *testing.T) {
 			return err
 		}
 		for i := range 100 {
-			f.bytes[i] = stamp(w.MyPE(), i)
+			f.bytes[i] = pattern(w.MyPE(), i)
 		}
 		if err := f.push(); err != nil {
 			return err
@@ -161,7 +161,7 @@ func TestBroadcastInPlace(t *testing.T) {
 		if err := w.TeamWorld().Broadcast(f.at, f.at, 100, 1); err != nil {
 			return err
 		}
-		return f.check(100, func(i int) byte { return stamp(1, i) })
+		return f.check(100, func(i int) byte { return pattern(1, i) })
 	})
 }
 
@@ -170,7 +170,7 @@ func TestFCollect(t *testing.T) {
 		if err := w.TeamWorld().FCollect(dest.at, src.at, uint64(n)); err != nil {
 			return err
 		}
-		if err := dest.check(n*w.NPEs(), func(i int) byte { return stamp(i/n, i%n) }); err != nil {
+		if err := dest.check(n*w.NPEs(), func(i int) byte { return pattern(i/n, i%n) }); err != nil {
 			return err
 		}
 		return w.SyncAll()
@@ -190,7 +190,7 @@ func TestCollect(t *testing.T) {
 		if err := w.TeamWorld().Collect(dest.at, src.at, uint64(has(w.MyPE()))); err != nil {
 			return err
 		}
-		if err := dest.check(len(whose), func(i int) byte { return stamp(whose[i], from[i]) }); err != nil {
+		if err := dest.check(len(whose), func(i int) byte { return pattern(whose[i], from[i]) }); err != nil {
 			return err
 		}
 		return w.SyncAll()
@@ -202,7 +202,7 @@ func TestAllToAll(t *testing.T) {
 		if err := w.TeamWorld().AllToAll(dest.at, src.at, uint64(n)); err != nil {
 			return err
 		}
-		if err := dest.check(n*w.NPEs(), func(i int) byte { return stamp(i/n, w.MyPE()*n+i%n) }); err != nil {
+		if err := dest.check(n*w.NPEs(), func(i int) byte { return pattern(i/n, w.MyPE()*n+i%n) }); err != nil {
 			return err
 		}
 		return w.SyncAll()
@@ -223,7 +223,7 @@ func TestAllToAllS(t *testing.T) {
 				return 0xee
 			}
 			from, k := at/nelems, at%nelems
-			return stamp(from, (w.MyPE()*nelems+k)*sst*elem+b)
+			return pattern(from, (w.MyPE()*nelems+k)*sst*elem+b)
 		})
 		if err != nil {
 			return err

@@ -18,18 +18,18 @@ import (
 type assembly struct {
 	m *member
 
-	done  chan struct{} // closed when the group is complete
-	heard chan struct{} // of rank 0: closed when every rank has connected, even if it was refused
-	place chan string   // the address of the parent, which rank 0 sends once
+	done       chan struct{} // closed when the group is complete
+	heard      chan struct{} // of rank 0: closed when every rank has connected, even if it was refused
+	parentAddr chan string   // the address of the parent, which rank 0 sends once
 
-	placed bool           // the addresses have been sent or received
-	ready  map[int]bool   // of rank 0: ranks that are ready
-	homes  map[int]string // of rank 0: where ranks listen for their children
-	seen   map[int]bool   // of rank 0: ranks that have connected
+	parentKnown bool           // the addresses have been sent or received
+	ready       map[int]bool   // of rank 0: ranks that are ready
+	homes       map[int]string // of rank 0: where ranks listen for their children
+	seen        map[int]bool   // of rank 0: ranks that have connected
 }
 
 func newAssembly(m *member) assembly {
-	return assembly{m: m, done: make(chan struct{}), heard: make(chan struct{}), place: make(chan string, 1),
+	return assembly{m: m, done: make(chan struct{}), heard: make(chan struct{}), parentAddr: make(chan string, 1),
 		ready: map[int]bool{}, homes: map[int]string{}, seen: map[int]bool{}}
 }
 
@@ -102,7 +102,7 @@ func (a *assembly) admit(t ticket, conn *net.TCPConn) {
 	remote, _ := netip.ParseAddrPort(conn.RemoteAddr().String())
 	a.homes[rank] = netip.AddrPortFrom(remote.Addr(), t.port).String()
 	a.count(rank)
-	a.sendPlaces()
+	a.sendParents()
 }
 
 // attach makes w the link with rank 0, or with the parent, or both.
@@ -129,7 +129,7 @@ func (a *assembly) attach(peer int, w way) error {
 // settle connects with this rank's parent and waits until the group is complete.
 func (a *assembly) settle(ctx context.Context, start time.Time, secret [secretSize]byte) error {
 	select {
-	case addr := <-a.place:
+	case addr := <-a.parentAddr:
 		if addr != "" {
 			a.climb(ctx, target{addr: addr, secret: secret})
 		}
@@ -208,27 +208,27 @@ func (a *assembly) notReady() (ranks []int) {
 	return ranks
 }
 
-// sendPlaces sends every rank the address of its parent, once all have connected to rank 0.
-func (a *assembly) sendPlaces() {
+// sendParents sends every rank the address of its parent, once all have connected to rank 0.
+func (a *assembly) sendParents() {
 	m := a.m
-	if m.err != nil || a.placed || len(m.control) < m.size-1 {
+	if m.err != nil || a.parentKnown || len(m.control) < m.size-1 {
 		return
 	}
-	a.placed = true
+	a.parentKnown = true
 	for rank, l := range m.control {
-		place := frame{kind: framePlace}
+		f := frame{kind: frameParent}
 		if p := parentOf(rank, m.radix); p != 0 {
-			place.payload = []byte(a.homes[p])
+			f.payload = []byte(a.homes[p])
 		}
-		l.send(place)
+		l.send(f)
 	}
 	a.checkReady()
 }
 
-// receivePlace handles the address of this rank's parent.
-func (a *assembly) receivePlace(addr string) {
-	a.placed = true
-	a.place <- addr
+// receiveParent handles the address of this rank's parent.
+func (a *assembly) receiveParent(addr string) {
+	a.parentKnown = true
+	a.parentAddr <- addr
 	a.checkReady()
 }
 
@@ -242,7 +242,7 @@ func (a *assembly) receiveReady(rank int) {
 func (a *assembly) checkReady() {
 	m := a.m
 	connected := len(m.kids) >= len(kidsOf(m.rank, m.radix, m.size)) && (m.rank == 0 || m.parent != nil)
-	if m.err != nil || !a.placed || !connected {
+	if m.err != nil || !a.parentKnown || !connected {
 		return
 	}
 	if m.rank != 0 {

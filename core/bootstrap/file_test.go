@@ -38,7 +38,7 @@ func fileAll(t *testing.T, path string, size int) {
 	}
 }
 
-func TestRanksMeetThroughAFile(t *testing.T) {
+func TestRanksJoinThroughAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "meet")
 	fileAll(t, path, 4)
 	fileAll(t, path, 4) // again

@@ -25,7 +25,7 @@ type frameKind uint8
 
 const (
 	frameWelcome frameKind = 1 + iota // the rank was let in; payload is the identity of the process that did so
-	framePlace                        // from rank 0; payload is the address of the rank's parent
+	frameParent                       // from rank 0; payload is the address of the rank's parent
 	frameReady                        // a rank is connected with its parent and its children
 	frameGo                           // all are
 	frameUp                           // to the parent: all ranks below have entered a call; payload is their records

@@ -115,13 +115,13 @@ func TestNamesSeparateGroupsOfOneLaunch(t *testing.T) {
 func TestLaunchedRanksJoinAtARendezvous(t *testing.T) {
 	id := loopbackID(t) // for its port
 	reservations.release(id)
-	for _, place := range []string{id.addr().String(), "localhost:" + strconv.Itoa(int(id.addr().Port())), filepath.Join(t.TempDir(), "meet")} {
-		groups, err := launchAll(t, 3, Options{Timeout: patience, Name: "n"}, map[string]string{"MORI_BOOTSTRAP": place})
+	for _, rendezvous := range []string{id.addr().String(), "localhost:" + strconv.Itoa(int(id.addr().Port())), filepath.Join(t.TempDir(), "id")} {
+		groups, err := launchAll(t, 3, Options{Timeout: patience, Name: "n"}, map[string]string{"MORI_BOOTSTRAP": rendezvous})
 		if err != nil {
-			t.Fatalf("%s: %v", place, err)
+			t.Fatalf("%s: %v", rendezvous, err)
 		}
 		if err := errors.Join(each(groups, exercise)...); err != nil {
-			t.Errorf("%s: %v", place, err)
+			t.Errorf("%s: %v", rendezvous, err)
 		}
 		closeAll(groups)
 	}

@@ -189,8 +189,8 @@ func (m *member) take(l *link, f frame) error {
 		return m.calls.down(f)
 	case f.kind == frameLeave:
 		return m.leave(l, f)
-	case f.kind == framePlace && fromRoot && !m.assembly.placed:
-		m.assembly.receivePlace(string(f.payload))
+	case f.kind == frameParent && fromRoot && !m.assembly.parentKnown:
+		m.assembly.receiveParent(string(f.payload))
 	case f.kind == frameGo && fromRoot:
 		m.assembly.complete()
 	case f.kind == frameFailed && fromRoot:

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// benches runs a benchmark on the fake driver of CUDA, which leaves the cost of the calls, and on
-// the GPUs.
+// benches runs a benchmark on the emulated driver of CUDA, which leaves the cost of the calls, and
+// on the GPUs.
 func benches(b *testing.B, n int, bench func(b *testing.B, devices []*Device, image []byte)) {
 	b.Run("calls", func(b *testing.B) {
-		devices, err := fakeSystem(b, CUDA).all()
+		devices, err := emulatedSystem(b, CUDA).all()
 		ok(b, err)
 		bench(b, devices, []byte("fake code"))
 	})
@@ -33,7 +33,7 @@ func BenchmarkDone(b *testing.B) {
 	benches(b, 1, func(b *testing.B, devices []*Device, _ []byte) {
 		e, err := devices[0].NewEvent()
 		closing(b, e, err)
-		ok(b, e.Record(devices[0].BorrowStream(0)))
+		ok(b, e.Record(devices[0].ExternalStream(0)))
 		ok(b, e.Wait(context.Background()))
 		for b.Loop() {
 			if done, err := e.Done(); !done || err != nil {

@@ -200,7 +200,7 @@ func TestCopierClose(t *testing.T) {
 // TestCopierFails lets calls of the driver fail.
 func TestCopierFails(t *testing.T) {
 	for _, v := range []Vendor{CUDA, HIP} {
-		d := must[[]*Device](t)(fakeSystem(t, v).all())[0]
+		d := must[[]*Device](t)(emulatedSystem(t, v).all())[0]
 		r := rand.New(rand.NewPCG(9, 10))
 		dst, src := newPool(t, d, r, 1<<16), newPool(t, d, r, 1<<16)
 		k := copier(t, d, CopierOptions{Depth: 2, EngineFrom: 1})

@@ -44,21 +44,21 @@ func TestNoDevice(t *testing.T) {
 	t.Run("the driver knows none", func(t *testing.T) {
 		for _, v := range []Vendor{CUDA, HIP} {
 			t.Setenv("FAKE_GPU_COUNT", "0")
-			_, err := fakeSystem(t, v).all()
+			_, err := emulatedSystem(t, v).all()
 			if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "no "+v.String()+" device") {
 				t.Errorf("%v: %v", v, err)
 			}
 		}
 	})
 	t.Run("no library", func(t *testing.T) {
-		_, err := fakeSystemAt(CUDA, "libcuda-that-is-not.so.1").all()
+		_, err := emulatedSystemAt(CUDA, "libcuda-that-is-not.so.1").all()
 		if !errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "libcuda-that-is-not.so.1: cannot open") {
 			t.Error(err)
 		}
 	})
 	t.Run("it cannot be told", func(t *testing.T) {
 		t.Setenv("FAKE_GPU", "cuInit=802")
-		s := fakeSystem(t, CUDA)
+		s := emulatedSystem(t, CUDA)
 		if _, err := s.all(); err == nil || errors.Is(err, errors.ErrUnsupported) || !strings.Contains(err.Error(), "cuInit: CUDA_ERROR_FAKE: fake error") {
 			t.Error(err)
 		}
@@ -68,7 +68,7 @@ func TestNoDevice(t *testing.T) {
 		}
 	})
 	t.Run("lookup without a driver", func(t *testing.T) {
-		if p, err := fakeSystemAt(HIP, "nowhere.so").lookup(4096); err != nil || p.Kind != Unknown {
+		if p, err := emulatedSystemAt(HIP, "nowhere.so").lookup(4096); err != nil || p.Kind != Unknown {
 			t.Error(p, err)
 		}
 	})
@@ -143,7 +143,7 @@ func TestMemoryRefused(t *testing.T) {
 		}
 		e := must[*Event](t)(d.NewEvent())
 		ok(t, e.Close())
-		if err := d.BorrowStream(0).After(e); !errors.Is(err, ErrClosed) {
+		if err := d.ExternalStream(0).After(e); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 	})
@@ -221,7 +221,7 @@ func TestDriverErrors(t *testing.T) {
 		{"cuPointerGetAttributes", "hipPointerGetAttributes", func(d *Device, _ *Stream) error { _, err := d.sys.lookup(4096); return err }},
 	}
 	for _, v := range []Vendor{CUDA, HIP} {
-		d := must[[]*Device](t)(fakeSystem(t, v).all())[0]
+		d := must[[]*Device](t)(emulatedSystem(t, v).all())[0]
 		s, err := d.NewStream(Normal)
 		closing(t, s, err)
 		before := len(Live())
@@ -332,7 +332,7 @@ func TestArgs(t *testing.T) {
 }
 
 func TestQueriesDoNotAllocate(t *testing.T) {
-	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	d := must[[]*Device](t)(emulatedSystem(t, CUDA).all())[0]
 	s, err := d.NewStream(Normal)
 	closing(t, s, err)
 	e, err := d.NewEvent()

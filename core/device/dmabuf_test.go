@@ -12,8 +12,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// sameBytes checks that a dma-buf of a fake driver has n bytes of addr at offset: what is written
-// there is seen here.
+// sameBytes checks that a dma-buf of an emulated driver has n bytes of addr at offset: what is
+// written there is seen here.
 func sameBytes(t *testing.T, fd int, offset, addr, n uint64) {
 	t.Helper()
 	at, err := unix.Seek(fd, 0, 1)

@@ -25,7 +25,7 @@
 // Register or Map gives belongs to the caller, who closes it: once, later Closes are nil. Nothing
 // is closed by the garbage collector, since memory that is known by its address may be in use when
 // its object is not. [Live] lists what is open. Streams, events and modules of others, such as
-// PyTorch's, are borrowed (BorrowStream and its like) and have no Close.
+// PyTorch's, are external (ExternalStream and its like) and have no Close.
 //
 // # Threads
 //

@@ -35,9 +35,10 @@ func newEvent(d *Device, timing bool) (*Event, error) {
 	return e, nil
 }
 
-// BorrowEvent is an event of others: cudaEvent_t, hipEvent_t. It must outlive its use.
-func (d *Device) BorrowEvent(id uint64) *Event {
-	return &Event{handle: handle{dev: d, what: "a borrowed event", free: func() error { return nil }}, gpu: gpu.Event{Device: d.gpu, Handle: id}}
+// ExternalEvent is an event that mori has not made: cudaEvent_t, hipEvent_t. It must outlive its
+// use.
+func (d *Device) ExternalEvent(id uint64) *Event {
+	return &Event{handle: handle{dev: d, what: "an external event", free: func() error { return nil }}, gpu: gpu.Event{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.

@@ -18,7 +18,7 @@ import (
 )
 
 // peerEnv makes this program the other process of a test: "0 real" or the number of a vendor and
-// its fake driver.
+// its emulated driver.
 const peerEnv = "MORI_DEVICE_TEST_PEER"
 
 // An order is what the other process is asked to do with memory that it is handed, and its answer.
@@ -43,7 +43,7 @@ func peerMain() int {
 	}
 	s := here
 	if path != "real" {
-		s = fakeSystemAt(v, path)
+		s = emulatedSystemAt(v, path)
 	}
 	devices, err := s.all()
 	if err != nil {

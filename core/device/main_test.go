@@ -29,44 +29,44 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "left open:", what)
 		code = max(code, 1)
 	}
-	if fakes.dir != "" {
-		_ = os.RemoveAll(fakes.dir)
+	if builds.dir != "" {
+		_ = os.RemoveAll(builds.dir)
 	}
 	os.Exit(code)
 }
 
-// fakes are the drivers of testdata of native/gpu, compiled once.
-var fakes struct {
+// builds are the emulated drivers of testdata of native/gpu, compiled once.
+var builds struct {
 	once sync.Once
 	dir  string
 	err  error
 }
 
-// A fake is a driver, and how it is compiled.
-type fake struct {
+// An emulated is a driver of emulated GPUs, and how it is compiled.
+type emulated struct {
 	vendor       Vendor
 	name, define string
 }
 
 var (
-	fakeCUDA = fake{CUDA, "CUDA", "-DFAKE_CUDA"}
-	fakeHIP  = fake{HIP, "HIP 6", "-DFAKE_HIP=6"}
-	allFakes = []fake{fakeCUDA, {HIP, "HIP 5", "-DFAKE_HIP=5"}, fakeHIP, {HIP, "HIP 7", "-DFAKE_HIP=7"}}
+	emulatedCUDA = emulated{CUDA, "CUDA", "-DFAKE_CUDA"}
+	emulatedHIP  = emulated{HIP, "HIP 6", "-DFAKE_HIP=6"}
+	allEmulated  = []emulated{emulatedCUDA, {HIP, "HIP 5", "-DFAKE_HIP=5"}, emulatedHIP, {HIP, "HIP 7", "-DFAKE_HIP=7"}}
 )
 
-func (f fake) path() string { return filepath.Join(fakes.dir, f.define+".so") }
+func (f emulated) path() string { return filepath.Join(builds.dir, f.define+".so") }
 
-// build compiles the fake drivers.
+// build compiles the emulated drivers.
 func build(tb testing.TB) {
 	tb.Helper()
-	fakes.once.Do(func() {
-		if fakes.dir, fakes.err = os.MkdirTemp("", "mori-fake-gpu"); fakes.err != nil {
+	builds.once.Do(func() {
+		if builds.dir, builds.err = os.MkdirTemp("", "mori-emulated-gpu"); builds.err != nil {
 			return
 		}
 		source := filepath.Join("..", "..", "native", "gpu", "testdata", "fake.c")
 		parts, _ := filepath.Glob(filepath.Join(filepath.Dir(source), "fake*"))
 		for _, part := range parts { // read here, they are among what a cached result depends on
-			if _, fakes.err = os.ReadFile(part); fakes.err != nil {
+			if _, builds.err = os.ReadFile(part); builds.err != nil {
 				return
 			}
 		}
@@ -74,28 +74,28 @@ func build(tb testing.TB) {
 		if words := strings.Fields(os.Getenv("CC")); len(words) > 0 {
 			cc = words[0]
 		}
-		for _, f := range allFakes {
+		for _, f := range allEmulated {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			out, err := exec.CommandContext(ctx, cc, "-std=gnu11", "-O1", "-shared", "-fPIC", f.define, "-o", f.path(), source).CombinedOutput()
 			cancel()
 			if err != nil {
-				fakes.err = fmt.Errorf("compile the fake driver: %w\n%s", err, out)
+				builds.err = fmt.Errorf("compile the emulated driver: %w\n%s", err, out)
 				return
 			}
 		}
 	})
-	if fakes.err != nil {
-		tb.Fatal(fakes.err)
+	if builds.err != nil {
+		tb.Fatal(builds.err)
 	}
 }
 
-// fakeSystem has a fake driver of one vendor.
-func fakeSystem(tb testing.TB, v Vendor) *system {
+// emulatedSystem has an emulated driver of one vendor.
+func emulatedSystem(tb testing.TB, v Vendor) *system {
 	build(tb)
-	return fakeSystemAt(v, map[Vendor]string{CUDA: fakeCUDA.path(), HIP: fakeHIP.path()}[v])
+	return emulatedSystemAt(v, map[Vendor]string{CUDA: emulatedCUDA.path(), HIP: emulatedHIP.path()}[v])
 }
 
-func fakeSystemAt(v Vendor, path string) *system {
+func emulatedSystemAt(v Vendor, path string) *system {
 	return newSystem(func(w Vendor) (*gpu.Driver, error) {
 		if w != v {
 			return nil, fmt.Errorf("not in this test: %w", errors.ErrUnsupported)
@@ -112,12 +112,12 @@ type bench struct {
 	env     string // what a process needs to have the same
 }
 
-// each runs a test on all fake drivers and on the GPUs of this machine, of which it needs n.
+// each runs a test on all emulated drivers and on the GPUs of this machine, of which it needs n.
 func each(t *testing.T, n int, test func(t *testing.T, b *bench)) {
-	for _, f := range allFakes {
-		t.Run("fake "+f.name, func(t *testing.T) {
+	for _, f := range allEmulated {
+		t.Run("emulated "+f.name, func(t *testing.T) {
 			build(t)
-			s := fakeSystemAt(f.vendor, f.path())
+			s := emulatedSystemAt(f.vendor, f.path())
 			devices, err := s.all()
 			if err != nil {
 				t.Fatal(err)

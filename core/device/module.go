@@ -29,10 +29,10 @@ func (d *Device) Load(image []byte) (*Module, error) {
 	return m, nil
 }
 
-// BorrowModule is a module of others, such as Triton's: CUmodule, hipModule_t. It must outlive its
-// use.
-func (d *Device) BorrowModule(id uint64) *Module {
-	return &Module{handle: handle{dev: d, what: "a borrowed module", free: func() error { return nil }}, gpu: gpu.Module{Device: d.gpu, Handle: id}}
+// ExternalModule is a module that mori has not loaded, such as Triton's: CUmodule, hipModule_t. It
+// must outlive its use.
+func (d *Device) ExternalModule(id uint64) *Module {
+	return &Module{handle: handle{dev: d, what: "an external module", free: func() error { return nil }}, gpu: gpu.Module{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.

@@ -48,7 +48,7 @@ func TestStaging(t *testing.T) {
 }
 
 func TestStagingBounds(t *testing.T) {
-	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	d := must[[]*Device](t)(emulatedSystem(t, CUDA).all())[0]
 	s := d.OpenStaging()
 	closing(t, s, nil)
 	var out, in []*StageBuffer
@@ -88,7 +88,7 @@ func TestStagingBounds(t *testing.T) {
 }
 
 func TestStagingWithoutPinnedMemory(t *testing.T) {
-	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	d := must[[]*Device](t)(emulatedSystem(t, CUDA).all())[0]
 	s := d.OpenStaging()
 	closing(t, s, nil)
 	t.Setenv("FAKE_GPU", "cuMemHostAlloc=2")
@@ -107,7 +107,7 @@ func TestStagingWithoutPinnedMemory(t *testing.T) {
 // Where kernels wait for what comes through the Staging, nothing is asked of the driver that may
 // wait for kernels: not by a first copy of any kind, and not after a rest.
 func TestHeldStagingWaitsForNoKernel(t *testing.T) {
-	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	d := must[[]*Device](t)(emulatedSystem(t, CUDA).all())[0]
 	m := must[*Memory](t)(d.Alloc(StageBytes))
 	closing(t, m, nil)
 	release, err := d.Hold()
@@ -164,7 +164,7 @@ func TestHeldStagingWaitsForNoKernel(t *testing.T) {
 }
 
 func TestHoldWithoutPinnedMemory(t *testing.T) {
-	d := must[[]*Device](t)(fakeSystem(t, CUDA).all())[0]
+	d := must[[]*Device](t)(emulatedSystem(t, CUDA).all())[0]
 	t.Setenv("FAKE_GPU", "cuMemHostAlloc=2")
 	if _, err := d.Hold(); !errors.Is(err, ErrNoMemory) || !strings.Contains(err.Error(), "reserve the staging buffers of "+d.String()) {
 		t.Error(err)

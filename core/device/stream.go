@@ -42,10 +42,10 @@ func (d *Device) NewStream(p Priority) (*Stream, error) {
 	return s, nil
 }
 
-// BorrowStream is a stream of others: cudaStream_t, hipStream_t, 0 for the default stream. It must
-// outlive its use.
-func (d *Device) BorrowStream(id uint64) *Stream {
-	return &Stream{handle: handle{dev: d, what: "a borrowed stream", free: func() error { return nil }}, gpu: gpu.Stream{Device: d.gpu, Handle: id}}
+// ExternalStream is a stream that mori has not made: cudaStream_t, hipStream_t, 0 for the default
+// stream. It must outlive its use.
+func (d *Device) ExternalStream(id uint64) *Stream {
+	return &Stream{handle: handle{dev: d, what: "an external stream", free: func() error { return nil }}, gpu: gpu.Stream{Device: d.gpu, Handle: id}}
 }
 
 // Handle is the vendor's.

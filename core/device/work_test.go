@@ -52,7 +52,7 @@ func TestPeers(t *testing.T) {
 func TestNoPeer(t *testing.T) {
 	t.Setenv("FAKE_GPU_COUNT", "3")
 	for _, v := range []Vendor{CUDA, HIP} {
-		devices := must[[]*Device](t)(fakeSystem(t, v).all())
+		devices := must[[]*Device](t)(emulatedSystem(t, v).all())
 		if r := must[Reach](t)(devices[0].Reach(devices[2])); r.Access || r.Atomics {
 			t.Errorf("%+v", r)
 		}
@@ -60,8 +60,8 @@ func TestNoPeer(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	a := must[[]*Device](t)(fakeSystem(t, CUDA).all())
-	b := must[[]*Device](t)(fakeSystem(t, HIP).all())
+	a := must[[]*Device](t)(emulatedSystem(t, CUDA).all())
+	b := must[[]*Device](t)(emulatedSystem(t, HIP).all())
 	if r := must[Reach](t)(a[0].Reach(b[0])); r.Access {
 		t.Error("vendors reach each other")
 	}
@@ -163,7 +163,7 @@ func TestEvents(t *testing.T) {
 
 func TestWaitIsBounded(t *testing.T) {
 	for _, v := range []Vendor{CUDA, HIP} {
-		d := must[[]*Device](t)(fakeSystem(t, v).all())[0]
+		d := must[[]*Device](t)(emulatedSystem(t, v).all())[0]
 		s, err := d.NewStream(Normal)
 		closing(t, s, err)
 		e, err := d.NewEvent()

@@ -12,7 +12,7 @@
 //	endA, err := a.Endpoint()
 //	err = a.Connect(endB.Address)
 //	memA, err := a.Register(1024)
-//	err = a.Meet(memB.Shown)
+//	err = a.SetPeer(memB.Shown)
 //	go b.Run(ctx, interchange.Work{Value: 42, Rounds: 1}) // the receiver
 //	sent, err := a.Run(ctx, interchange.Work{Send: true, Value: 42, Rounds: 1})
 //	wrong, err := b.Verify(ctx, 42) // after both have ended

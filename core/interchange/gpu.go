@@ -21,9 +21,9 @@ type gpu struct {
 	functions map[string]*device.Function
 }
 
-var _ place = (*gpu)(nil)
+var _ processor = (*gpu)(nil)
 
-func findGPU(api string, ordinal int) (place, error) {
+func findGPU(api string, ordinal int) (processor, error) {
 	all, err := device.Devices()
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (g *gpu) prepare(module string, functions ...string) error {
 	return g.onStream(context.Background(), func(*device.Stream) error { return nil })
 }
 
-func (g *gpu) reach(other place) error {
+func (g *gpu) reach(other processor) error {
 	o, ok := other.(*gpu)
 	if !ok {
 		return fmt.Errorf("%s cannot access memory of %s: %w", g.d, other.name(), fabric.ErrNotSupported)

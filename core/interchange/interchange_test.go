@@ -63,7 +63,7 @@ func newPair(t *testing.T, dev, gpuA, gpuB string, bytes uint64) pair {
 		shown[i], err = s.Register(bytes)
 		p.must(err)
 	}
-	p.must(errors.Join(p.a.Meet(shown[1].Shown), p.b.Meet(shown[0].Shown)))
+	p.must(errors.Join(p.a.SetPeer(shown[1].Shown), p.b.SetPeer(shown[0].Shown)))
 	return p
 }
 

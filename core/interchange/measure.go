@@ -19,7 +19,7 @@ import (
 	kernels "mori/native/proxy"
 )
 
-// Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th place
+// Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th slot
 // of so many bytes.
 type Puts struct {
 	// Path is "stores", by the threads themselves where they reach the other memory; or a device of
@@ -126,7 +126,7 @@ func join(a, b *Side, n uint64) error {
 			return err
 		}
 	}
-	return errors.Join(a.Meet(shown[1].Shown), b.Meet(shown[0].Shown))
+	return errors.Join(a.SetPeer(shown[1].Shown), b.SetPeer(shown[0].Shown))
 }
 
 func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
@@ -146,7 +146,7 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 	}
 	args := new(device.Args).Uint64(l.queue.Device()).Uint32(0).Uint32(one(p.Each))
 	args.Uint64(l.local[0].Addr).Uint64(p.Bytes).Uint64(p.Count).Uint64(l.words.addr + outcomeAt)
-	found, err := p.run(ctx, s.place, putKernel, args, l.words.addr+outcomeAt, func(g kernels.Grid) abi.ProxyPutOutcome {
+	found, err := p.run(ctx, s.processor, putKernel, args, l.words.addr+outcomeAt, func(g kernels.Grid) abi.ProxyPutOutcome {
 		return kernels.Put(g, l.queue.Device(), 0, p.Each, l.local[0].Addr, p.Bytes, p.Count)
 	})
 	if err == nil && found.Failed != 0 {
@@ -156,7 +156,7 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 }
 
 // run runs one of the kernels of putModule, which report at an address of host memory.
-func (p *Puts) run(ctx context.Context, at place, name string, args *device.Args, report uint64, onCPU func(kernels.Grid) abi.ProxyPutOutcome) (found abi.ProxyPutOutcome, err error) {
+func (p *Puts) run(ctx context.Context, at processor, name string, args *device.Args, report uint64, onCPU func(kernels.Grid) abi.ProxyPutOutcome) (found abi.ProxyPutOutcome, err error) {
 	reported := &sys.Slice[abi.ProxyPutOutcome](report, 1)[0]
 	*reported = abi.ProxyPutOutcome{}
 	err = at.run(ctx, kernel{function: name, args: args, blocks: p.Blocks, threads: p.Threads, onCPU: func() error {
@@ -174,7 +174,7 @@ func (p *Puts) run(ctx context.Context, at place, name string, args *device.Args
 
 // byNIC posts a list of writes.
 func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err error) {
-	list, err := l.place.words(p.Count * abi.NICWorkBytes)
+	list, err := l.processor.words(p.Count * abi.NICWorkBytes)
 	if err != nil {
 		return 0, err
 	}
@@ -191,43 +191,43 @@ func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err erro
 
 // stores has the threads store to the other memory, which they reach.
 func (p *Puts) stores(ctx context.Context, all uint64) (_ time.Duration, err error) {
-	var places [2]place
+	var processors [2]processor
 	var data [2]block
 	sent := pattern(all)
 	for i, gpu := range p.GPUs {
-		if places[i], err = findPlace(gpu); err != nil {
+		if processors[i], err = findProcessor(gpu); err != nil {
 			return 0, err
 		}
-		defer func() { err = errors.Join(err, data[i].close(), places[i].close()) }()
-		if data[i], err = places[i].data(all); err != nil {
+		defer func() { err = errors.Join(err, data[i].close(), processors[i].close()) }()
+		if data[i], err = processors[i].data(all); err != nil {
 			return 0, err
 		}
 		with := sent
 		if i == 1 {
 			with = make([]byte, all)
 		}
-		if err = places[i].fill(data[i], with); err != nil {
+		if err = processors[i].fill(data[i], with); err != nil {
 			return 0, err
 		}
 	}
-	report, err := places[0].words(wordBytes)
+	report, err := processors[0].words(wordBytes)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, report.close()) }()
-	if err = errors.Join(places[0].reach(places[1]), places[0].prepare(putModule, storeName)); err != nil {
+	if err = errors.Join(processors[0].reach(processors[1]), processors[0].prepare(putModule, storeName)); err != nil {
 		return 0, err
 	}
 	args := new(device.Args).Uint64(data[1].addr).Uint32(one(p.Each)).Uint64(data[0].addr)
 	args.Uint64(p.Bytes).Uint64(p.Count).Uint64(report.addr)
-	found, err := p.run(ctx, places[0], storeName, args, report.addr, func(g kernels.Grid) abi.ProxyPutOutcome {
+	found, err := p.run(ctx, processors[0], storeName, args, report.addr, func(g kernels.Grid) abi.ProxyPutOutcome {
 		return kernels.Store(g, data[1].addr, p.Each, data[0].addr, p.Bytes, p.Count)
 	})
 	if err != nil {
 		return 0, err
 	}
 	got := make([]byte, all)
-	if err := places[1].fetch(data[1], got); err != nil {
+	if err := processors[1].fetch(data[1], got); err != nil {
 		return 0, err
 	}
 	return time.Duration(found.Nanoseconds), same(p.Path, got, sent)
@@ -240,7 +240,7 @@ func one(yes bool) uint32 {
 	return 0
 }
 
-// pattern has a byte for each place that identifies the place.
+// pattern has a byte for each position that identifies the position.
 func pattern(n uint64) []byte {
 	b := make([]byte, n)
 	for i := range b {

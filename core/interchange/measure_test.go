@@ -49,7 +49,7 @@ func TestMeasureRefuses(t *testing.T) {
 		"more than any memory":    func(p *Puts) { p.Count, p.Bytes = 1<<30, 1<<30 },
 		"stores of half a word":   func(p *Puts) { p.Path, p.Bytes = "stores", 12 },
 		"a host that has no NIC":  func(p *Puts) { p.Path, p.Host = "emu0", true },
-		"a place that is not":     func(p *Puts) { p.GPUs[1] = "abacus" },
+		"a processor that is not": func(p *Puts) { p.GPUs[1] = "abacus" },
 		"a device that is not":    func(p *Puts) { p.Path = "" },
 		"a ring beyond its count": func(p *Puts) { p.Blocks = 1 << 20 },
 	} {

@@ -19,10 +19,10 @@ import (
 
 // nicLink is a queue pair that kernels drive by themselves.
 type nicLink struct {
-	opts   Options
-	place  place
-	name   string
-	module string // of the kernels that drive the NIC's queues
+	opts      Options
+	processor processor
+	name      string
+	module    string // of the kernels that drive the NIC's queues
 
 	nic      *gpunic.NIC
 	queue    *gpunic.Queue
@@ -37,16 +37,16 @@ type nicLink struct {
 
 func (l *nicLink) later(f func() error) { l.undo = append(l.undo, f) }
 
-// nicEnvironment is a place whose kernels drive a NIC.
-type nicEnvironment struct{ place place }
+// nicEnvironment is a processor whose kernels drive a NIC.
+type nicEnvironment struct{ processor processor }
 
 func (e nicEnvironment) Words(n uint64) (addr uint64, free func() error, err error) {
-	b, err := e.place.words(n)
+	b, err := e.processor.words(n)
 	return b.addr, b.free, err
 }
 
 func (e nicEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
-	if g, ok := e.place.(*gpu); ok {
+	if g, ok := e.processor.(*gpu); ok {
 		return g.d.NewWindow(addr, n)
 	}
 	return nil, nil
@@ -54,7 +54,7 @@ func (e nicEnvironment) Window(addr, n uint64) (gpunic.Window, error) {
 
 // discover opens the NIC and describes it.
 func (l *nicLink) discover(context.Context) (_ []Found, err error) {
-	if l.nic, err = gpunic.Open(l.name, nicEnvironment{l.place}); err != nil {
+	if l.nic, err = gpunic.Open(l.name, nicEnvironment{l.processor}); err != nil {
 		return nil, err
 	}
 	f := Found{Name: l.nic.Name()}
@@ -96,11 +96,11 @@ func (l *nicLink) connect(address []byte) (err error) {
 		return err
 	}
 	view := l.queue.View()
-	if l.seen, err = l.place.data(uint64(len(view))); err != nil {
+	if l.seen, err = l.processor.data(uint64(len(view))); err != nil {
 		return err
 	}
 	l.later(l.seen.close)
-	return l.place.fill(l.seen, view)
+	return l.processor.fill(l.seen, view)
 }
 
 func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
@@ -112,18 +112,18 @@ func (l *nicLink) register(data block) (keys string, shown []byte, err error) {
 	return fmt.Sprintf("lkey %#x, rkey %#x", l.mine.LKey, l.mine.RKey), shown, err
 }
 
-func (l *nicLink) meet(shown []byte) (err error) {
+func (l *nicLink) setPeer(shown []byte) (err error) {
 	if err := readShown(shown, &l.peer); err != nil {
 		return err
 	}
 	if l.peer.Bytes != l.data.n {
 		return fmt.Errorf("the peer's memory has %d bytes, this side's %d: %w", l.peer.Bytes, l.data.n, fabric.ErrInvalid)
 	}
-	if l.words, err = l.place.words(wordBytes); err != nil {
+	if l.words, err = l.processor.words(wordBytes); err != nil {
 		return err
 	}
 	l.later(l.words.close)
-	return l.opts.prepare(l.place, l.module, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
+	return l.opts.prepare(l.processor, l.module, kernels.Interchange{}.Kernel(), kernels.Verify{}.Kernel())
 }
 
 func (l *nicLink) view() View {
@@ -146,9 +146,9 @@ func (l *nicLink) verify(ctx context.Context, value uint8) (wrong uint64, err er
 	return found.Wrong, err
 }
 
-// block is one block of as many threads as the place likes.
+// block is one block of as many threads as the processor likes.
 func (l *nicLink) block() kernels.Grid {
-	if _, ok := l.place.(*gpu); ok {
+	if _, ok := l.processor.(*gpu); ok {
 		return kernels.Grid{Blocks: 1, Threads: gpuThreads}
 	}
 	return kernels.Grid{Blocks: 1, Threads: cpuThreads}
@@ -161,8 +161,8 @@ func (l *nicLink) launch(ctx context.Context, args kernels.Args, g kernels.Grid)
 		found, err = kernels.Run(g, args)
 		return err
 	}}
-	err = l.place.run(ctx, k)
-	if _, ok := l.place.(*gpu); ok {
+	err = l.processor.run(ctx, k)
+	if _, ok := l.processor.(*gpu); ok {
 		found = *reported
 	}
 	if err == nil {

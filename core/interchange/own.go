@@ -27,7 +27,7 @@ type View struct {
 const wordBytes = 4096
 
 // prepare loads the caller's kernels, or else mori's.
-func (o *Options) prepare(p place, module string, functions ...string) error {
+func (o *Options) prepare(p processor, module string, functions ...string) error {
 	if o.Module != "" {
 		module, functions = o.Module, o.Functions
 	}
@@ -36,7 +36,7 @@ func (o *Options) prepare(p place, module string, functions ...string) error {
 
 // View describes a side whose kernels are the caller's.
 func (s *Side) View() (View, error) {
-	if s.ended || s.step < met {
+	if s.ended || s.step < peerSet {
 		return View{}, fmt.Errorf("view after step %d: %w", s.step, ErrOrder)
 	}
 	return s.link.view(), nil
@@ -44,20 +44,20 @@ func (s *Side) View() (View, error) {
 
 // OnCPU reports whether the side's kernels run on threads of this process.
 func (s *Side) OnCPU() bool {
-	_, yes := s.place.(cpu)
+	_, yes := s.processor.(cpu)
 	return yes
 }
 
 // Launch runs one of Options.Functions on the side's GPU, as one block of threads, and waits until
 // it has ended. args are its one argument, aligned to 8.
 func (s *Side) Launch(ctx context.Context, function string, args []byte, threads uint32) error {
-	if s.ended || s.step < met {
+	if s.ended || s.step < peerSet {
 		return fmt.Errorf("launch after step %d: %w", s.step, ErrOrder)
 	}
 	if threads == 0 || len(args) == 0 {
 		return fmt.Errorf("launch %s on %d threads with %d bytes of arguments: %w", function, threads, len(args), fabric.ErrInvalid)
 	}
-	return s.place.run(ctx, kernel{function: function, args: new(device.Args).Struct(args, 8), threads: threads, onCPU: func() error {
+	return s.processor.run(ctx, kernel{function: function, args: new(device.Args).Struct(args, 8), threads: threads, onCPU: func() error {
 		return fmt.Errorf("launch %s on the CPU, whose kernels the caller runs: %w", function, fabric.ErrNotSupported)
 	}})
 }
@@ -79,7 +79,7 @@ func (s *Side) Fill(offset uint64, with []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.place.fill(b, with)
+	return s.processor.fill(b, with)
 }
 
 // Fetch copies bytes from the side's buffer. No kernel may run.
@@ -88,5 +88,5 @@ func (s *Side) Fetch(offset uint64, into []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.place.fetch(b, into)
+	return s.processor.fetch(b, into)
 }

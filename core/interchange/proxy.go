@@ -20,9 +20,9 @@ import (
 
 // proxyLink is a ring that kernels post to, and a provider of core/fabric behind it.
 type proxyLink struct {
-	opts     Options
-	place    place
-	provider string
+	opts      Options
+	processor processor
+	provider  string
 
 	registry *fabric.Registry
 	port     *proxy.Port
@@ -43,10 +43,10 @@ const (
 	receiveKernel = "mori_proxy_interchange_receive"
 )
 
-// hints are what a provider must have for the place.
+// hints are what a provider must have for the processor.
 func (l *proxyLink) hints() *fabric.Info {
 	h := &fabric.Info{Provider: l.provider, Caps: fabric.CapRMA | fabric.CapAtomic, EPType: fabric.EPRDM, Src: core.ListenAddr(l.provider, "")}
-	if _, ok := l.place.(*gpu); ok {
+	if _, ok := l.processor.(*gpu); ok {
 		h.Caps |= fabric.CapHMEM
 		h.MRMode |= fabric.MRHMEM
 	}
@@ -94,7 +94,7 @@ func (l *proxyLink) connect(address []byte) error {
 }
 
 func (l *proxyLink) register(data block) (keys string, shown []byte, err error) {
-	if l.words, err = l.place.words(wordBytes); err != nil {
+	if l.words, err = l.processor.words(wordBytes); err != nil {
 		return "", nil, err
 	}
 	var mine []proxy.Shown
@@ -110,7 +110,7 @@ func (l *proxyLink) register(data block) (keys string, shown []byte, err error) 
 	return fmt.Sprintf("key of %d bytes, descriptor %#x", len(mine[0].Raw), l.local[0].Desc), shown, err
 }
 
-func (l *proxyLink) meet(shown []byte) error {
+func (l *proxyLink) setPeer(shown []byte) error {
 	var theirs []proxy.Shown
 	if err := readShown(shown, &theirs); err != nil {
 		return err
@@ -132,12 +132,12 @@ func (l *proxyLink) meet(shown []byte) error {
 	if l.peer = peer; l.opts.bare {
 		return nil
 	}
-	l.queue, err = proxy.New(proxy.Config{Port: l.port, Peers: []proxy.Peer{peer}, Local: l.local, Memory: l.place.memory(),
+	l.queue, err = proxy.New(proxy.Config{Port: l.port, Peers: []proxy.Peer{peer}, Local: l.local, Memory: l.processor.memory(),
 		Slots: 1 << l.opts.Log, Wait: l.opts.Limit})
 	if err != nil {
 		return err
 	}
-	return l.opts.prepare(l.place, proxyModule, sendKernel, receiveKernel)
+	return l.opts.prepare(l.processor, proxyModule, sendKernel, receiveKernel)
 }
 
 func (l *proxyLink) view() View {
@@ -159,8 +159,8 @@ func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 		rounds = onCPU(cpuThreads, side)
 		return nil
 	}}
-	err := l.place.run(ctx, k)
-	if _, ok := l.place.(*gpu); ok {
+	err := l.processor.run(ctx, k)
+	if _, ok := l.processor.(*gpu); ok {
 		rounds = *reported
 	}
 	l.wrong += rounds.Wrong

@@ -79,7 +79,7 @@ type link interface {
 	endpoint(ctx context.Context) (End, error)
 	connect(address []byte) error
 	register(b block) (keys string, shown []byte, err error)
-	meet(shown []byte) error
+	setPeer(shown []byte) error
 	run(ctx context.Context, w Work) (Outcome, error)
 	verify(ctx context.Context, value uint8) (wrong uint64, err error)
 	view() View
@@ -88,12 +88,12 @@ type link interface {
 
 // A Side is one of the two.
 type Side struct {
-	opts  Options
-	place place
-	link  link
-	data  block
-	step  int
-	ended bool
+	opts      Options
+	processor processor
+	link      link
+	data      block
+	step      int
+	ended     bool
 }
 
 // The steps, each of which needs the one before.
@@ -104,7 +104,7 @@ const (
 	endpointMade
 	connected
 	registered
-	met
+	peerSet
 	ran
 )
 
@@ -114,11 +114,11 @@ func Open(o Options) (*Side, error) {
 	if o.Limit < 0 || o.Log < 2 || o.Log > 15 || o.Receives < 0 || o.Receives > 15 {
 		return nil, fmt.Errorf("interchange with a limit of %v and rings of 1<<%d slots, 1<<%d to receive: %w", o.Limit, o.Log, o.Receives, fabric.ErrInvalid)
 	}
-	p, err := findPlace(o.GPU)
+	p, err := findProcessor(o.GPU)
 	if err != nil {
 		return nil, err
 	}
-	s := &Side{opts: o, place: p}
+	s := &Side{opts: o, processor: p}
 	if s.link, err = newLink(&o, p); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
@@ -126,19 +126,19 @@ func Open(o Options) (*Side, error) {
 }
 
 // newLink makes the link of o.Device.
-func newLink(o *Options, p place) (link, error) {
+func newLink(o *Options, p processor) (link, error) {
 	kind, provider, _ := strings.Cut(o.Device, ":")
 	switch kind {
 	case "":
 		return nil, fmt.Errorf("no device: want emu0, emu0:FAMILY, proxy, proxy:PROVIDER or an RDMA device's name: %w", fabric.ErrInvalid)
 	case "proxy":
-		return &proxyLink{opts: *o, place: p, provider: cmp.Or(provider, nearest())}, nil
+		return &proxyLink{opts: *o, processor: p, provider: cmp.Or(provider, nearest())}, nil
 	}
 	module, err := gpunic.KernelModule(o.Device)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", err, fabric.ErrInvalid)
 	}
-	return &nicLink{opts: *o, place: p, name: o.Device, module: module}, nil
+	return &nicLink{opts: *o, processor: p, name: o.Device, module: module}, nil
 }
 
 // nearest is the preferred provider between processes of this host.
@@ -152,7 +152,7 @@ func nearest() string {
 }
 
 // GPU is where the kernels run, in words.
-func (s *Side) GPU() string { return s.place.name() }
+func (s *Side) GPU() string { return s.processor.name() }
 
 // next begins a step that needs the one before it to be done.
 func (s *Side) next(step int) (context.Context, context.CancelFunc, error) {
@@ -223,21 +223,21 @@ func (s *Side) Register(bytes uint64) (Memory, error) {
 	if bytes == 0 || s.data.n != 0 {
 		return Memory{}, fmt.Errorf("register a buffer of %d bytes after one of %d: %w", bytes, s.data.n, fabric.ErrInvalid)
 	}
-	if s.data, err = s.place.data(bytes); err != nil {
+	if s.data, err = s.processor.data(bytes); err != nil {
 		return Memory{}, err
 	}
 	keys, shown, err := s.link.register(s.data)
 	return Memory{Addr: s.data.addr, Bytes: bytes, Keys: keys, Shown: shown}, s.done(registered, err)
 }
 
-// Meet makes the other side's Memory known here.
-func (s *Side) Meet(shown []byte) error {
-	_, cancel, err := s.next(met)
+// SetPeer makes the other side's Memory known here.
+func (s *Side) SetPeer(shown []byte) error {
+	_, cancel, err := s.next(peerSet)
 	if err != nil {
 		return err
 	}
 	defer cancel()
-	return s.done(met, s.link.meet(shown))
+	return s.done(peerSet, s.link.setPeer(shown))
 }
 
 // Run runs the kernel of a side to its end, or until ctx ends.
@@ -269,5 +269,5 @@ func (s *Side) Close() error {
 		return nil
 	}
 	s.ended = true
-	return errors.Join(s.link.close(), s.data.close(), s.place.close())
+	return errors.Join(s.link.close(), s.data.close(), s.processor.close())
 }

@@ -159,7 +159,7 @@ func mori_side_register(side C.uint64_t, bytes C.uint64_t, addr *C.uint64_t, key
 
 //export mori_side_meet
 func mori_side_meet(side C.uint64_t, shown *C.char, text **C.char) C.int {
-	return receive(side, shown, text, (*interchange.Side).Meet)
+	return receive(side, shown, text, (*interchange.Side).SetPeer)
 }
 
 //export mori_side_close

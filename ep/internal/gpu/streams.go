@@ -48,7 +48,7 @@ func (t *streams) SetStream(id uint64) {
 		if len(t.known) >= mostStreams {
 			t.forgetStreams()
 		}
-		s = t.dev.BorrowStream(id)
+		s = t.dev.ExternalStream(id)
 		t.known[id] = s
 	}
 	t.current = s

@@ -50,7 +50,7 @@ func bePeer(in *bufio.Scanner) (err error) {
 		return err
 	}
 	var peer address
-	if err := tell(s.address); err != nil {
+	if err := printAddress(s.address); err != nil {
 		return err
 	}
 	if !in.Scan() || json.Unmarshal(in.Bytes(), &peer) != nil {
@@ -67,7 +67,7 @@ func bePeer(in *bufio.Scanner) (err error) {
 	return nil
 }
 
-func tell(a address) error {
+func printAddress(a address) error {
 	text, err := json.Marshal(a)
 	fmt.Println(string(text))
 	return err

@@ -93,7 +93,7 @@ def _steps(args: argparse.Namespace, sides: Services) -> int:
     _say("\nStep 5: connection, both ways", (f"QP {a:#x} is connected to QP {b:#x}" for a, b in pairs))
     buffers = both("facts", "InterchangeRegister", args.bytes)
     for side, buffer in enumerate(reversed(buffers)):
-        sides.one(side, "native", "InterchangeMeet", buffer["shown"])
+        sides.one(side, "native", "InterchangeSetPeer", buffer["shown"])
     lines = (f"{buffer['bytes']} bytes at {buffer['addr']:#x}, {buffer['keys']}" for buffer in buffers)
     _say("\nStep 6: GPU buffers, registered", lines)
     _say("\nStep 7: the kernel fills its buffer, posts the write, rings the doorbell and polls for the completion")

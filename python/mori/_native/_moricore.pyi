@@ -227,9 +227,6 @@ def pybind_Environment() -> str:
     value, as JSON.
     """
 
-def pybind_EventBorrow(number: int, handle: int) -> int:
-    """EventBorrow takes an event of others."""
-
 def pybind_EventClose(event: int) -> int:
     """EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already
     is ignored.
@@ -237,6 +234,9 @@ def pybind_EventClose(event: int) -> int:
 
 def pybind_EventElapsed(event: int, earlier: int) -> float:
     """EventElapsed is the time between two events that have happened, in milliseconds."""
+
+def pybind_EventExternal(number: int, handle: int) -> int:
+    """EventExternal takes an event that mori has not made."""
 
 def pybind_EventHandle(event: int) -> int:
     """EventHandle is the vendor's handle."""
@@ -283,9 +283,6 @@ def pybind_InterchangeEndpoint(id: int) -> str:
 def pybind_InterchangeGPU(id: int) -> str:
     """InterchangeGPU is where a side's kernels run, in words."""
 
-def pybind_InterchangeMeet(id: int, shown: str) -> int:
-    """InterchangeMeet makes the other side's buffer known to a side: what was shown."""
-
 def pybind_InterchangeOpen(deviceName: str, gpu: str, limit: float) -> int:
     """InterchangeOpen makes a side of the GPU data interchange. limit is in seconds, 0 for the default."""
 
@@ -297,6 +294,9 @@ def pybind_InterchangeRegister(id: int, nbytes: int) -> str:
 
 def pybind_InterchangeRun(id: int, send: bool, value: int, rounds: int) -> int:
     """InterchangeRun starts a side's kernel. JobResult: 0."""
+
+def pybind_InterchangeSetPeer(id: int, shown: str) -> int:
+    """InterchangeSetPeer makes the other side's buffer known to a side: what was shown."""
 
 def pybind_InterchangeVerify(id: int, value: int) -> int:
     """InterchangeVerify starts to count the bytes of a side's buffer that are not the value, on its
@@ -461,9 +461,6 @@ def pybind_StatusWatch(status: int, watcher: int, token: int) -> int:
 def pybind_StreamAfter(stream: int, event: int) -> int:
     """StreamAfter lets a stream wait for an event."""
 
-def pybind_StreamBorrow(number: int, handle: int) -> int:
-    """StreamBorrow takes a stream of others, 0 for the default stream."""
-
 def pybind_StreamClose(stream: int) -> int:
     """StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already
     is ignored.
@@ -471,6 +468,9 @@ def pybind_StreamClose(stream: int) -> int:
 
 def pybind_StreamCopy(stream: int, dst: int, src: int, nbytes: int) -> int:
     """StreamCopy lets a stream copy."""
+
+def pybind_StreamExternal(number: int, handle: int) -> int:
+    """StreamExternal takes a stream that mori has not made, 0 for the default stream."""
 
 def pybind_StreamHandle(stream: int) -> int:
     """StreamHandle is the vendor's handle."""

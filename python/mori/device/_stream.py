@@ -43,7 +43,7 @@ class Stream(Owned):
         borrowed = cls.__new__(cls)
         handle = getattr(stream, "cuda_stream", stream)
         number = device_number(_device_of(stream) if device is None else device)
-        borrowed._adopt(_core.call("StreamBorrow", number, uint64(handle, "stream")), number)
+        borrowed._adopt(_core.call("StreamExternal", number, uint64(handle, "stream")), number)
         return borrowed
 
     def _adopt(self, handle: int, device: int) -> None:
@@ -122,7 +122,7 @@ class Event(Owned):
             raise InvalidArgumentError(f"{event!r} was never recorded, so the driver has no event for it")
         borrowed = cls.__new__(cls)
         number = device_number(_device_of(event) if device is None else device)
-        borrowed._adopt(_core.call("EventBorrow", number, handle), number)
+        borrowed._adopt(_core.call("EventExternal", number, handle), number)
         return borrowed
 
     def _adopt(self, handle: int, device: int) -> None:

@@ -40,7 +40,7 @@ func (k *Kernels) barrierOn(stream uint64) error {
 	if err != nil {
 		return err
 	}
-	s := k.side.env.GPU.Device.BorrowStream(stream)
+	s := k.side.env.GPU.Device.ExternalStream(stream)
 	if err := k.side.env.GPU.Follow(s); err != nil {
 		return err
 	}

@@ -80,7 +80,7 @@ func (k *Kernels) ModuleInit(id uint64) (*Module, error) {
 	if k.side == nil {
 		return nil, fmt.Errorf("initialise a module: the symmetric heap is in host memory: %w", errors.ErrUnsupported)
 	}
-	m, err := moduleState(k.side.env.GPU.Device.BorrowModule(id), k.side.env.GPU.Device)
+	m, err := moduleState(k.side.env.GPU.Device.ExternalModule(id), k.side.env.GPU.Device)
 	if err == nil {
 		err = k.Refill(m)
 	}

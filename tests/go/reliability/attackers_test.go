@@ -198,7 +198,7 @@ func newSiege(t *testing.T, env []string) *siege {
 	s.inside, s.outside = s.lab.Host(), s.lab.Host()
 	a := startPeer(t, near, startArgs{Key: "a", env: env})
 	b := startPeer(t, s.inside, startArgs{Key: "b", MemoryMiB: 2048, env: env})
-	s.pair = meet(t, a, b, 256)
+	s.pair = connect(t, a, b, 256)
 	var packed []byte
 	b.ask("region", regionArgs{Blocks: 1, Seed: seed}, &packed)
 	var err error

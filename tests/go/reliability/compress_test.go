@@ -17,7 +17,7 @@ func TestASlowWireCarriesPackedPayload(t *testing.T) {
 	env := []string{"MORI_IO_COMPRESS=on", "MORI_IO_CHECKSUM=1"}
 	a := startPeer(t, l.Host(), startArgs{Key: "a", env: env})
 	b := startPeer(t, l.Host(), startArgs{Key: "b", env: env})
-	p := meetOver(t, a, b, 2048, seed|thin)
+	p := connectOver(t, a, b, 2048, seed|thin)
 	l.Rate(12_500_000)
 	for range 8 {
 		w := p.write(1024)

@@ -16,7 +16,7 @@ import (
 func together(t *testing.T, blocks int, tcp bool) *pair {
 	t.Helper()
 	a, b := startPeer(t, nil, startArgs{Key: "a", TCP: tcp}), startPeer(t, nil, startArgs{Key: "b", TCP: tcp})
-	return meet(t, a, b, blocks)
+	return connect(t, a, b, blocks)
 }
 
 // TestSharedMemoryIsRefusedInMidRun: a filter that comes down on process_vm_writev moves everything

@@ -18,7 +18,7 @@ func apart(t *testing.T, blocks, deadlineMS int, env ...string) (*lab.Lab, *pair
 	l := lab.New(t)
 	a := startPeer(t, l.Host(), startArgs{Key: "a", DeadlineMS: deadlineMS, env: env})
 	b := startPeer(t, l.Host(), startArgs{Key: "b", DeadlineMS: deadlineMS, env: env})
-	return l, meet(t, a, b, blocks)
+	return l, connect(t, a, b, blocks)
 }
 
 func TestAnUnreliableWireLosesNothing(t *testing.T) {

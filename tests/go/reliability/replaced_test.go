@@ -77,7 +77,7 @@ func TestLateBytesOfAPredecessor(t *testing.T) {
 	first, second := l.Host(), l.Host()
 	a := startPeer(t, first, startArgs{Key: "a", TCP: true})
 	b := startPeer(t, second, startArgs{Key: "b", TCP: true})
-	p := meet(t, a, b, 1024)
+	p := connect(t, a, b, 1024)
 	p.succeed(p.write(16))
 	l.Rate(1 << 20)
 	p.write(p.blocks)

@@ -168,14 +168,14 @@ type pair struct {
 
 const seed = 77
 
-// meet makes the peers known to each other, each with a region.
-func meet(t *testing.T, a, b *peer, blocks int) *pair {
+// connect makes the peers known to each other, each with a region.
+func connect(t *testing.T, a, b *peer, blocks int) *pair {
 	t.Helper()
-	return meetOver(t, a, b, blocks, seed)
+	return connectOver(t, a, b, blocks, seed)
 }
 
-// meetOver is meet with regions of the pattern of a seed.
-func meetOver(t *testing.T, a, b *peer, blocks int, seed uint64) *pair {
+// connectOver is connect with regions of the pattern of a seed.
+func connectOver(t *testing.T, a, b *peer, blocks int, seed uint64) *pair {
 	t.Helper()
 	p := &pair{t: t, seed: seed, a: a, b: b, blocks: blocks, rng: rand.New(rand.NewPCG(1, 2)), open: map[uint64]postArgs{}}
 	a.ask("know", b.desc, nil)

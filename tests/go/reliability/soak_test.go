@@ -67,7 +67,7 @@ type soaker struct {
 
 func soak(t *testing.T, s *soaker) {
 	s.did, s.lost = map[string]int{}, map[string]int{}
-	s.pair = meet(t, s.start(t, 0), s.start(t, 1), 1024)
+	s.pair = connect(t, s.start(t, 0), s.start(t, 1), 1024)
 	if s.gpus != [2]int{} { // now: behind a kill another path may be the better one for a while
 		s.finish("nothing", s.write(1))
 		s.byGPU()

@@ -81,7 +81,7 @@ func TestTargetMemoryThatIsStuck(t *testing.T) {
 func withSecondRegion(t *testing.T, tcp bool, n int, read bool) (p *pair, session int) {
 	t.Helper()
 	a, b := startPeer(t, nil, startArgs{Key: "a", TCP: tcp, DeadlineMS: 500}), startPeer(t, nil, startArgs{Key: "b", TCP: tcp})
-	p = meet(t, a, b, 64)
+	p = connect(t, a, b, 64)
 	var remote []byte
 	b.ask("region", regionArgs{Blocks: 512}, &remote)
 	a.ask("region", regionArgs{Blocks: 512, Seed: 5}, nil)

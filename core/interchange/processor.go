@@ -14,8 +14,8 @@ import (
 	"mori/core/proxy"
 )
 
-// A place is where a side's kernels run, and their memory is.
-type place interface {
+// A processor is where a side's kernels run, and their memory is.
+type processor interface {
 	name() string
 
 	// data is memory of the GPU, words zeroed memory of the host that the GPU sees at the same
@@ -33,8 +33,8 @@ type place interface {
 	// prepare loads kernels before any of them runs.
 	prepare(module string, functions ...string) error
 
-	// reach lets kernels load and store data of another place.
-	reach(other place) error
+	// reach lets kernels load and store data of another processor.
+	reach(other processor) error
 
 	// run runs a kernel to its end.
 	run(ctx context.Context, k kernel) error
@@ -71,8 +71,8 @@ type kernel struct {
 // polls.
 const cpuThreads = 4
 
-// findPlace reads "cpu", "cuda:0", "hip:1".
-func findPlace(text string) (place, error) {
+// findProcessor reads "cpu", "cuda:0", "hip:1".
+func findProcessor(text string) (processor, error) {
 	vendor, number, numbered := strings.Cut(text, ":")
 	ordinal := 0
 	if numbered {
@@ -123,7 +123,7 @@ func (cpu) memory() proxy.Memory { return proxy.OnHost() }
 
 func (cpu) prepare(string, ...string) error { return nil }
 
-func (cpu) reach(other place) error {
+func (cpu) reach(other processor) error {
 	if _, ok := other.(cpu); !ok {
 		return fmt.Errorf("CPU threads cannot access %s: %w", other.name(), fabric.ErrNotSupported)
 	}
