@@ -12,6 +12,10 @@ EXAMPLE := tests/go/example
 # Those that take longest begin first.
 LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./ep ./core/provider/verbs ./io
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
+# The packages with benchmarks: the others need no test program.
+BENCHMARKS = $(addprefix ./,$(sort $(dir $(shell grep -rl '^func Benchmark' --include=*_test.go $(GO_DIRS)))))
+# make lint runs go vet. Test programs without symbol tables and DWARF link in half the time.
+GO_TEST := test -vet=off -ldflags='-s -w'
 ARGS ?=
 
 help: ## show this list
@@ -36,7 +40,7 @@ test-bare: # make demo and make test in a fresh clone, on a machine that has onl
 	tests/bare/run $(ARGS)
 
 test-race: dev ## the Go tests under the race detector, in random order
-	$(GO) test $(TAGS) -race -shuffle=on -count=1 -vet=off -ldflags='-s -w' $(ARGS) $(LONG) ./...
+	$(GO) $(GO_TEST) $(TAGS) -race -shuffle=on -count=1 $(ARGS) $(LONG) ./...
 
 test-steady: dev ## each test many times beside busy processes, and a table of what was not green: RUNS=30 LOAD=2, WHAT="./io tests/python/io"
 	@$(PY) tools/steady.py --runs $(or $(RUNS),30) --load $(or $(LOAD),2) --json build/steady/table.json $(ARGS) $(WHAT)
@@ -54,7 +58,7 @@ bench-fabric: ## messages between two processes beside libfabric's fi_pingpong, 
 	$(GO) test -run '^$$' -bench PingPong -benchtime=300ms ./core/provider/tcp ./core/provider/shm
 
 bench-once: dev ## every Go benchmark for one round, to see that it still runs
-	$(GO) test -run '^$$' -bench . -benchtime=1x ./...
+	$(GO) $(GO_TEST) -run '^$$' -bench . -benchtime=1x $(BENCHMARKS)
 
 lint: dev ## gofmt, go vet, staticcheck, ruff, mypy, Markdown, retired words
 	@gofmt -d $(GO_DIRS) | tee build/log/gofmt.diff; test ! -s build/log/gofmt.diff
