@@ -108,6 +108,14 @@ func localLen(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 	return n, nil
 }
 
+// CheckPrivate refuses private data of a connection that is longer than limit.
+func CheckPrivate(private []byte, limit int) error {
+	if len(private) > limit {
+		return fmt.Errorf("%d bytes of private data, limit is %d: %w", len(private), limit, fabric.ErrTooSmall)
+	}
+	return nil
+}
+
 // badSeg finds a nil or wrapping segment.
 func badSeg(s fabric.Seg) bool {
 	return s.Len != 0 && (s.Addr == 0 || s.Addr+s.Len < s.Addr)

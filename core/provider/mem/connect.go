@@ -8,12 +8,13 @@ import (
 	"slices"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
 // Connect asks the listener at to; see fabric.Connector. When it fails the endpoint may try again.
 func (e *endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
-	if len(private) > limits.MaxPrivate {
-		return nil, fmt.Errorf("connect to %s: %w", to, tooLong(private))
+	if err := util.CheckPrivate(private, limits.MaxPrivate); err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
 	if err := e.State.Connect(); err != nil {
 		return nil, err
@@ -79,8 +80,8 @@ func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte)
 	if !ok {
 		return fmt.Errorf("accept a request of another provider (%T): %w", req, fabric.ErrInvalid)
 	}
-	if len(private) > limits.MaxPrivate {
-		return fmt.Errorf("accept: %w", tooLong(private))
+	if err := util.CheckPrivate(private, limits.MaxPrivate); err != nil {
+		return fmt.Errorf("accept: %w", err)
 	}
 	if err := e.State.Connect(); err != nil {
 		return err

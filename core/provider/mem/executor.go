@@ -162,7 +162,8 @@ func (x *executor) rma(op *fabric.Op) error {
 	return nil
 }
 
-// acquire is the peer's region that op names, with the rights it needs. The caller releases it.
+// acquire is the peer's region that op names, if it grants the rights that op needs and every
+// segment is inside. The caller releases it.
 func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
 	r := x.self.domain.imports.Lookup(op.RSeg.Key)
 	if r == nil {
@@ -172,20 +173,20 @@ func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
 	if err != nil {
 		return nil, fmt.Errorf("region %d of %s: %w", r.Region.ID, x.self.peerName, err)
 	}
+	if err := inside(m, op); err != nil {
+		m.Release()
+		return nil, fmt.Errorf("region %d of %s, %d bytes: %w", r.Region.ID, x.self.peerName, m.Buffer().Len, err)
+	}
 	return m, nil
 }
 
-// access moves the bytes of a read or write. Nothing is touched unless every segment is inside the
-// region.
+// access moves the bytes of a read or write.
 func (x *executor) access(op *fabric.Op) error {
 	m, err := x.acquire(op)
 	if err != nil {
 		return err
 	}
 	defer m.Release()
-	if err := inside(m, op); err != nil {
-		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, x.self.peerName, m.Buffer().Len, err)
-	}
 	base := m.Buffer().Addr
 	w := util.NewWalk(op)
 	for {
@@ -227,9 +228,6 @@ func (x *executor) atomic(op *fabric.Op) error {
 		return err
 	}
 	defer m.Release()
-	if err := inside(m, op); err != nil {
-		return fmt.Errorf("region %d of %s, %d bytes: %w", m.Key().ID, x.self.peerName, m.Buffer().Len, err)
-	}
 	a, n := op.Atomic, int(op.Seg.Len)
 	at := m.Buffer().Addr + op.RSeg.Addr
 	if !atomics.Aligned(at, a.Type) {

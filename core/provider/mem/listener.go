@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 )
 
 // backlogSize bounds the requests that wait for Accept; Connect waits for a place.
@@ -125,16 +126,12 @@ func (r *request) giveUpIfWaiting() bool {
 }
 
 func (r *request) Reject(private []byte) error {
-	if len(private) > limits.MaxPrivate {
-		return tooLong(private)
+	if err := util.CheckPrivate(private, limits.MaxPrivate); err != nil {
+		return err
 	}
 	if !r.claim() {
 		return fmt.Errorf("reject a request that is over: %w", fabric.ErrInvalid)
 	}
 	r.answer <- answer{err: &fabric.RejectError{Peer: r.to, Data: slices.Clone(private)}}
 	return nil
-}
-
-func tooLong(private []byte) error {
-	return fmt.Errorf("%d bytes of private data, limit is %d: %w", len(private), limits.MaxPrivate, fabric.ErrTooSmall)
 }

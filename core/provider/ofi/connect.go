@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	lf "mori/native/libfabric"
 )
 
@@ -46,7 +47,7 @@ func (c *connected) Connect(ctx context.Context, to fabric.Addr, private []byte)
 
 func (c *connected) ask(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
 	d := c.domain
-	if err := checkPrivate(private, d.offer.info.Limits.MaxPrivate); err != nil {
+	if err := util.CheckPrivate(private, d.offer.info.Limits.MaxPrivate); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", to, err)
 	}
 	addr, err := addrBytes(d.offer.fi.AddrFormat, to)
@@ -120,7 +121,7 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	if !ok {
 		return fmt.Errorf("accept a request of another provider (%T): %w", req, fabric.ErrInvalid)
 	}
-	if err := checkPrivate(private, c.domain.offer.info.Limits.MaxPrivate); err != nil {
+	if err := util.CheckPrivate(private, c.domain.offer.info.Limits.MaxPrivate); err != nil {
 		return fmt.Errorf("accept: %w", err)
 	}
 	if err := c.State.Connect(); err != nil {
@@ -230,12 +231,5 @@ func (c *connected) Close() error {
 		defer c.setup.Unlock()
 		c.close()
 	})
-	return nil
-}
-
-func checkPrivate(private []byte, limit int) error {
-	if len(private) > limit {
-		return fmt.Errorf("%d bytes of private data, limit is %d: %w", len(private), limit, fabric.ErrTooSmall)
-	}
 	return nil
 }

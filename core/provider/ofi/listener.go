@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	lf "mori/native/libfabric"
 )
 
@@ -231,7 +232,7 @@ func (r *request) done() {
 }
 
 func (r *request) Reject(private []byte) error {
-	if err := checkPrivate(private, r.listener.limit); err != nil {
+	if err := util.CheckPrivate(private, r.listener.limit); err != nil {
 		return err
 	}
 	if !r.claim() {

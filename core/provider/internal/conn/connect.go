@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	"mori/core/provider/internal/frame"
 	"mori/core/provider/internal/handshake"
 	"mori/core/provider/internal/socket"
@@ -75,8 +76,8 @@ type attempt struct{ ep *Endpoint }
 
 // attempt begins one, if the endpoint is not connected or connecting.
 func (ep *Endpoint) attempt(private []byte) (attempt, error) {
-	if most := ep.limits.MaxPrivate; len(private) > most {
-		return attempt{}, fmt.Errorf("connect with %d bytes of private data, limit is %d: %w", len(private), most, fabric.ErrTooSmall)
+	if err := util.CheckPrivate(private, ep.limits.MaxPrivate); err != nil {
+		return attempt{}, fmt.Errorf("connect: %w", err)
 	}
 	return attempt{ep}, ep.State.Connect()
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"mori/core/fabric"
+	"mori/core/fabric/util"
 	"mori/core/provider/internal/frame"
 )
 
@@ -33,8 +34,8 @@ func (r *Request) Private() []byte { return r.handshake.Private }
 
 // Reject refuses; see fabric.ConnReq.
 func (r *Request) Reject(private []byte) error {
-	if len(private) > frame.MaxPrivate {
-		return fmt.Errorf("reject with %d bytes of private data, limit is %d: %w", len(private), frame.MaxPrivate, fabric.ErrTooSmall)
+	if err := util.CheckPrivate(private, frame.MaxPrivate); err != nil {
+		return fmt.Errorf("reject: %w", err)
 	}
 	return r.refuse(&frame.HandshakeReply{Verdict: frame.Rejected, Private: private})
 }

@@ -20,6 +20,7 @@ const (
 	dataTypesEnd = fabric.Complex128 + 1
 )
 
+// Cases are the cases of atomics that succeed.
 var Cases = []rig.Case{
 	{Name: "every op on every type has the right result", Run: everyAtomic},
 	{Name: "as many elements as one op may have", Run: mostElements},
@@ -28,34 +29,34 @@ var Cases = []rig.Case{
 // put copies b to offset off.
 func put(m rig.Buffer, off int, b []byte) { copy(m.B[off:], b) }
 
-// An arena is a pair and what an atomic op needs: far memory, and local ones for the operand, the
+// An Arena is a pair and what an atomic op needs: far memory, and local ones for the operand, the
 // comparison and the result.
-type arena struct {
+type Arena struct {
 	*rig.Rig
 	A, b                          *rig.Node
 	far, Local, compared, Fetched rig.Buffer
 	To                            rig.Target
 }
 
-// NewArena skips the case if there are no atomics.
-func NewArena(r *rig.Rig, size int, access fabric.Access) *arena {
+// NewArena makes a pair with size bytes of memory. It skips the case if there are no atomics.
+func NewArena(r *rig.Rig, size int, access fabric.Access) *Arena {
 	r.Helper()
 	if r.Info.Caps&fabric.CapAtomic == 0 {
 		r.Skip("the provider has no atomics")
 	}
-	w := &arena{Rig: r, far: r.Alloc(size), Local: r.Alloc(size), compared: r.Alloc(size), Fetched: r.Alloc(size)}
+	w := &Arena{Rig: r, far: r.Alloc(size), Local: r.Alloc(size), compared: r.Alloc(size), Fetched: r.Alloc(size)}
 	w.connect(access)
 	return w
 }
 
-func (w *arena) connect(access fabric.Access) {
+func (w *Arena) connect(access fabric.Access) {
 	w.Helper()
 	w.A, w.b = w.Pair(rig.Shape{})
 	w.To = w.A.Imports(w.b.Reg(w.far, access).Raw())
 }
 
 // op is an atomic op on the first n elements.
-func (w *arena) op(word AtomicWord, n int) fabric.Op {
+func (w *Arena) op(word AtomicWord, n int) fabric.Op {
 	bytes := n * word.T.Size()
 	out := fabric.Op{Kind: word.Kind, Seg: w.Local.At(0, bytes).Seg(), RSeg: w.To.At(0, uint64(bytes)), Atomic: &fabric.Atomic{Op: word.Op, Type: word.T}}
 	if word.Kind != fabric.OpAtomic {
@@ -88,7 +89,7 @@ func MostAtomics(r *rig.Rig, n *rig.Node, word AtomicWord) int {
 }
 
 // Needs is an op on one element. It skips the case if the provider does not have it.
-func (w *arena) Needs(word AtomicWord) fabric.Op {
+func (w *Arena) Needs(word AtomicWord) fabric.Op {
 	w.Helper()
 	if MostAtomics(w.Rig, w.A, word) == 0 {
 		w.Skipf("the provider has no %v", word)
@@ -101,7 +102,7 @@ func SomeAtomics(r *rig.Rig, a *rig.Node, m rig.Buffer, to rig.Target) (ops []fa
 	if r.Info.Caps&fabric.CapAtomic == 0 {
 		return nil
 	}
-	w := &arena{Rig: r, A: a, Local: m, compared: m, Fetched: r.Alloc(8), To: to}
+	w := &Arena{Rig: r, A: a, Local: m, compared: m, Fetched: r.Alloc(8), To: to}
 	for i, kind := range atomicKinds {
 		op := []fabric.AtomicOp{fabric.AtomicSum, fabric.AtomicSum, fabric.AtomicCSwap}[i]
 		if word := (AtomicWord{kind, op, fabric.Uint64}); MostAtomics(r, a, word) > 0 {
@@ -160,7 +161,7 @@ func atomicTable() (table []AtomicWord) {
 }
 
 // compareToReference does one op with n elements and a guard behind them.
-func (w *arena) compareToReference(rng *rand.Rand, word AtomicWord, n int) {
+func (w *Arena) compareToReference(rng *rand.Rand, word AtomicWord, n int) {
 	w.Helper()
 	t, size := word.T, word.T.Size()
 	guard := element(rng, fabric.Uint64)

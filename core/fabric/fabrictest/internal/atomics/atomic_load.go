@@ -15,6 +15,7 @@ import (
 	"mori/core/internal/sys"
 )
 
+// LoadCases are the cases of atomics of many endpoints at once.
 var LoadCases = []rig.Case{
 	{Name: "sums of many endpoints lose nothing", Run: concurrentSums},
 	{Name: "sums of many endpoints lose nothing with elements of any size", Run: sumsOfEverySize},
@@ -26,7 +27,7 @@ var LoadCases = []rig.Case{
 const atomicWorkers = 8
 
 // contenders are arenas of one region with a near endpoint each.
-func (w *arena) contenders() (all []*arena) {
+func (w *Arena) contenders() (all []*Arena) {
 	w.Helper()
 	for range atomicWorkers {
 		c := *w
@@ -39,7 +40,7 @@ func (w *arena) contenders() (all []*arena) {
 }
 
 // contend runs work for all contenders at once.
-func (w *arena) contend(work func(*arena) error) {
+func (w *Arena) contend(work func(*Arena) error) {
 	w.Helper()
 	all := w.contenders()
 	var wg sync.WaitGroup
@@ -64,7 +65,7 @@ func concurrentSums(r *rig.Rig) {
 	w.Needs(fetchAdd)
 	var mu sync.Mutex
 	seen := make(map[uint64]bool)
-	w.contend(func(c *arena) error {
+	w.contend(func(c *Arena) error {
 		binary.LittleEndian.PutUint64(c.Local.B, 1)
 		for range rounds {
 			if err := errors.Join(c.A.Send(c.op(add, 1)), c.A.Send(c.op(fetchAdd, 1))); err != nil {
@@ -96,7 +97,7 @@ func sumsOfEverySize(r *rig.Rig) {
 			continue
 		}
 		clear(w.far.B)
-		w.contend(func(c *arena) error {
+		w.contend(func(c *Arena) error {
 			for i := range elements {
 				put(c.Local, i*t.Size(), number(t, 1))
 			}
@@ -121,7 +122,7 @@ func concurrentSwaps(r *rig.Rig) {
 	w := NewArena(r, 8, rig.BothRights)
 	word := AtomicWord{fabric.OpCompareAtomic, fabric.AtomicCSwap, fabric.Uint64}
 	w.Needs(word)
-	w.contend(func(c *arena) error {
+	w.contend(func(c *Arena) error {
 		guess := uint64(0)
 		for done := 0; done < rounds; {
 			binary.LittleEndian.PutUint64(c.compared.B, guess)

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// RefusedCases are the cases of atomics that are refused.
 var RefusedCases = []rig.Case{
 	{Name: "QueryAtomic follows the table", Run: queryTable},
 	{Name: "invalid atomics are refused", Run: badAtomics},

@@ -24,6 +24,7 @@ func TestHoles(t *testing.T, open rig.Open) {
 	}
 }
 
+// holeCases are the cases of memory that cannot be touched.
 var holeCases = []rig.Case{
 	{Name: "short ops from memory that is not there", Run: shortHoles},
 	{Name: "long ops from memory that is not there", Run: func(r *rig.Rig) {

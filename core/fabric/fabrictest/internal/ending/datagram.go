@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// DatagramCases are the cases of datagrams.
 var DatagramCases = []rig.Case{
 	{Name: "a receive reports its sender", Run: func(r *rig.Rig) {
 		b := r.Host().Node(rig.Shape{})

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// DatagramEndCases are the cases of datagrams to peers that end.
 var DatagramEndCases = []rig.Case{
 	{Name: "a peer that closes and returns is reachable again", Run: comeBack},
 	{Name: "an unused address fails its own ops only", Run: func(r *rig.Rig) {

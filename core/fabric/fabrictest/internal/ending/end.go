@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// EndCases are the cases of connections that end.
 var EndCases = []rig.Case{
 	{Name: "close under load ends every op before it returns", Run: func(r *rig.Rig) { endUnderLoad(r, func(n *rig.Node) error { return n.EP.Close() }) }},
 	{Name: "nothing lands after close", Run: func(r *rig.Rig) {

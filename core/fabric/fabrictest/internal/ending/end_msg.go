@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// EndMsgCases are the cases of connections that end, for EPMsg only.
 var EndMsgCases = []rig.Case{
 	{Name: "shutdown in good order", Run: shutdown},
 	{Name: "shutdown under load ends every op before it returns", Run: func(r *rig.Rig) { endUnderLoad(r, func(n *rig.Node) error { return n.Conn.Shutdown() }) }},

@@ -50,6 +50,7 @@ var EndStateCases = []rig.Case{
 	}},
 }
 
+// EndRDMCases are the cases of connections that end, for EPRDM only.
 var EndRDMCases = []rig.Case{
 	{Name: "an endpoint closes while it looks for a peer", Run: func(r *rig.Rig) {
 		a := r.Host().Node(rig.Shape{})

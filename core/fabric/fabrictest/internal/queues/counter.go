@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// CounterCases are the cases of counters.
 var CounterCases = []rig.Case{
 	{Name: "each event is counted by its counter and no other", Run: countEach},
 	{Name: "one counter for all events of many endpoints", Run: func(r *rig.Rig) {

@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// QueueCases are the cases of completion queues.
 var QueueCases = []rig.Case{
 	{Name: "wait ends with its context, a signal, or the queue", Run: waitEnds},
 	{Name: "a parked reader wakes for each kind of entry", Run: wakes},
@@ -43,6 +44,7 @@ var QueueCases = []rig.Case{
 	{Name: "a hook sees every entry", Run: hooked},
 }
 
+// QueueMsgCases are the cases of completion queues, for EPMsg only.
 var QueueMsgCases = []rig.Case{
 	{Name: "an event queue wakes a parked reader", Run: func(r *rig.Rig) {
 		a, b := r.Pair(rig.Shape{})

@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// WaitCases are the cases of descriptors to wait on.
 var WaitCases = []rig.Case{
 	{Name: "an armed queue becomes readable with its next entry", Run: armed},
 	{Name: "an armed queue becomes readable with an error", Run: func(r *rig.Rig) {
@@ -130,6 +131,7 @@ var WaitCases = []rig.Case{
 	}},
 }
 
+// WaitMsgCases are the cases of descriptors to wait on, for EPMsg only.
 var WaitMsgCases = []rig.Case{
 	{Name: "an armed event queue becomes readable with its next event", Run: func(r *rig.Rig) {
 		a, b := r.Host().Node(rig.Shape{}), r.Host().Node(rig.Shape{})

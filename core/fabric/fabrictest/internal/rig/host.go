@@ -14,6 +14,7 @@ type Host struct {
 	door fabric.Listener // made by join
 }
 
+// Host opens a host, which closes when the case ends.
 func (r *Rig) Host() *Host {
 	r.Helper()
 	fab, err := r.Provider.Open(r.Ctx, r.Info)
@@ -43,6 +44,7 @@ func (r *Rig) retired(q interface {
 	r.Want("arm what is closed", q.TryWait(), fabric.ErrClosed)
 }
 
+// Listen opens a listener.
 func (h *Host) Listen() fabric.Listener {
 	h.Helper()
 	l, err := h.Fab.Listen(h.Ctx, h.Info)
@@ -51,6 +53,7 @@ func (h *Host) Listen() fabric.Listener {
 	return l
 }
 
+// CQ opens a completion queue.
 func (h *Host) CQ(size int) fabric.CQ {
 	h.Helper()
 	q, err := h.Dom.CQ(size)
@@ -59,6 +62,7 @@ func (h *Host) CQ(size int) fabric.CQ {
 	return q
 }
 
+// EQ opens an event queue.
 func (h *Host) EQ() fabric.EQ {
 	h.Helper()
 	q, err := h.Fab.EQ(16)
@@ -67,6 +71,7 @@ func (h *Host) EQ() fabric.EQ {
 	return q
 }
 
+// AV opens an address vector.
 func (h *Host) AV(size int) fabric.AV {
 	h.Helper()
 	v, err := h.Dom.AV(size)
@@ -75,6 +80,7 @@ func (h *Host) AV(size int) fabric.AV {
 	return v
 }
 
+// Counter opens a counter of ops.
 func (h *Host) Counter() fabric.Counter {
 	h.Helper()
 	c, err := h.Dom.Counter(fabric.CountOps)

@@ -28,7 +28,7 @@ func (r *Rig) Alloc(n int) Buffer {
 	return Buffer{b[:n], sys.AddrOf(b)}
 }
 
-// Patterned is alloc filled with the pattern of seed.
+// Patterned is Alloc filled with the pattern of seed.
 func (r *Rig) Patterned(n int, seed uint64) Buffer {
 	r.Helper()
 	m := r.Alloc(n)
@@ -134,7 +134,7 @@ func (h *Host) Reg(m Buffer, access fabric.Access) fabric.MR {
 	return mr
 }
 
-// a target is a peer's region as h imported it.
+// A Target is a peer's region as h imported it.
 type Target struct{ Key, Base uint64 }
 
 // Imports makes a region of raw known at h.
@@ -169,7 +169,7 @@ func (r *Rig) Cut(m Buffer, n int) (first fabric.Seg, more []fabric.Seg) {
 	return more[0], more[1:]
 }
 
-// CutRemote is cut for the first n bytes of a region.
+// CutRemote is Cut for the first n bytes of a region.
 func (r *Rig) CutRemote(t Target, n, step int) (first fabric.RSeg, more []fabric.RSeg) {
 	limit := r.Info.Limits.RSegLimit
 	for i, off := 0, 0; off < n; i++ {

@@ -24,7 +24,7 @@ type Node struct {
 	// EPRDM:
 	AV      fabric.AV
 	Address fabric.Addr
-	Dest    fabric.AVAddr // of the peer that join named
+	Dest    fabric.AVAddr // of the peer that Join named
 
 	dispatcher *Dispatcher // nil until dispatch
 }
@@ -98,7 +98,7 @@ func (r *Rig) Pair(s Shape) (a, b *Node) {
 	return r.PairOf(s, s)
 }
 
-// PairOf is pair with two shapes.
+// PairOf is Pair with two shapes.
 func (r *Rig) PairOf(sa, sb Shape) (a, b *Node) {
 	r.Helper()
 	ha, hb := r.Host(), r.Host()
@@ -295,8 +295,8 @@ func StillWorks(r *Rig, a, b *Node) {
 	r.Has(back, 8, 0)
 }
 
-// Tally reads count entries, whose contexts are 0 to count-1 plus base, each once, and returns how
-// many are missing after waiting for as long as patience.
+// Tally reads the entries of count ops, each of which has a context of its own, and returns how
+// many are missing after patience. It fails the case if an op ends twice.
 func Tally(n *Node, count int, patience time.Duration) (left int) {
 	n.Helper()
 	seen := make(map[uint64]int)

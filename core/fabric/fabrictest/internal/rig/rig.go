@@ -24,7 +24,7 @@ type Case struct {
 	Run  func(*Rig)
 }
 
-// allModes: the suite follows every rule.
+// AllModes and AllMRModes are the modes of hints: the suite follows every rule.
 const (
 	AllModes   = ^fabric.Mode(0)
 	allMRModes = ^fabric.MRMode(0)
@@ -54,7 +54,7 @@ type Rig struct {
 	testing.TB
 	Ctx      context.Context
 	Provider fabric.Provider
-	Info     *fabric.Info // what best answered
+	Info     *fabric.Info // what Best answered
 }
 
 // New makes a rig for endpoints of a type, or of the one that the provider offers first if it is

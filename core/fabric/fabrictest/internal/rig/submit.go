@@ -60,7 +60,7 @@ func (n *Node) Pipeline(count int, op func(i int) fabric.Op) error {
 	return nil
 }
 
-// A Dispatcher reads the queue of a node and hands each result to who waits for it.
+// A Dispatcher reads the queue of a node and hands each result to the goroutine that waits for it.
 type Dispatcher struct {
 	N    *Node
 	mu   sync.Mutex

@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// AVCases are the cases of address vectors.
 var AVCases = []rig.Case{
 	{Name: "an address keeps its number until it is removed", Run: avNumbers},
 	{Name: "vectors grow beyond their size", Run: avSizes},

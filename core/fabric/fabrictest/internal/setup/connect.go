@@ -12,6 +12,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// ConnectCases are the cases of connecting.
 var ConnectCases = []rig.Case{
 	{Name: "private data of every size reaches the other side", Run: privateData},
 	{Name: "private data that is too long is refused whole", Run: longPrivateData},

@@ -11,6 +11,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// InfoCases are the cases of what GetInfo answers.
 var InfoCases = []rig.Case{
 	{Name: "requested capabilities are granted", Run: func(r *rig.Rig) {
 		have := offers(r)[0].Caps &^ fabric.CapsSecondary

@@ -9,6 +9,7 @@ import (
 
 type closer interface{ Close() error }
 
+// LifetimeCases are the cases of closing objects.
 var LifetimeCases = []rig.Case{
 	{Name: "it opens and closes in any number", Run: func(r *rig.Rig) {
 		for range 3 {
@@ -59,6 +60,7 @@ var LifetimeCases = []rig.Case{
 	}},
 }
 
+// LifetimeMsgCases are the cases of closing objects, for EPMsg only.
 var LifetimeMsgCases = []rig.Case{
 	{Name: "a closed event queue returns ErrClosed", Run: func(r *rig.Rig) {
 		eq := r.Host().EQ()
@@ -91,6 +93,7 @@ var LifetimeMsgCases = []rig.Case{
 	}},
 }
 
+// LifetimeRDMCases are the cases of closing objects, for EPRDM only.
 var LifetimeRDMCases = []rig.Case{
 	{Name: "a closed address vector returns ErrClosed", Run: func(r *rig.Rig) {
 		h := r.Host()

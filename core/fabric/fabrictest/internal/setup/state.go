@@ -7,6 +7,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// StateCases are the cases of an endpoint's states and of invalid ops.
 var StateCases = []rig.Case{
 	{Name: "an idle endpoint is configured and nothing else", Run: idleEndpoint},
 	{Name: "an enabled endpoint is not configured any more", Run: func(r *rig.Rig) {
@@ -45,6 +46,7 @@ var StateCases = []rig.Case{
 	}},
 }
 
+// StateMsgCases are the cases of an endpoint's states and of invalid ops, for EPMsg only.
 var StateMsgCases = []rig.Case{
 	{Name: "an endpoint without a peer accepts only receives", Run: func(r *rig.Rig) {
 		n := r.Host().Node(rig.Shape{})
@@ -75,6 +77,7 @@ var StateMsgCases = []rig.Case{
 	}},
 }
 
+// StateRDMCases are the cases of an endpoint's states and of invalid ops, for EPRDM only.
 var StateRDMCases = []rig.Case{
 	{Name: "a name needs an enabled endpoint", Run: func(r *rig.Rig) {
 		h := r.Host()

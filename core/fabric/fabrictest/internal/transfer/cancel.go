@@ -7,6 +7,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// CancelCases are the cases of Cancel.
 var CancelCases = []rig.Case{
 	{Name: "cancel ends one receive", Run: cancelOne},
 	{Name: "cancel of a completed or unknown op does nothing", Run: func(r *rig.Rig) {

@@ -9,6 +9,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// DeniedCases are the cases of accesses that the target refuses.
 var DeniedCases = []rig.Case{
 	{Name: "ops without the right or outside the bounds change nothing", Run: denied},
 	{Name: "a forged key gives no access", Run: forged},

@@ -8,6 +8,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// InjectCases are the cases of OpInject.
 var InjectCases = []rig.Case{
 	{Name: "memory is free when submit returns", Run: func(r *rig.Rig) {
 		in := newInjector(r, 64)

@@ -12,6 +12,7 @@ import (
 
 var levels = []fabric.OpFlags{0, fabric.OpInjectComplete, fabric.OpTransmitComplete, fabric.OpDeliveryComplete}
 
+// LevelCases are the cases of completion levels.
 var LevelCases = []rig.Case{
 	{Name: "every kind of op supports every level", Run: func(r *rig.Rig) {
 		a, b := r.Pair(rig.Shape{})
@@ -101,6 +102,7 @@ var LevelCases = []rig.Case{
 	}},
 }
 
+// LevelRDMCases are the cases of completion levels, for EPRDM only.
 var LevelRDMCases = []rig.Case{
 	{Name: "a transmitted message outlives its sender", Run: func(r *rig.Rig) {
 		a, b := r.Pair(rig.Shape{})

@@ -13,6 +13,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// LoadCases are the cases of many ops at once.
 var LoadCases = []rig.Case{
 	{Name: "many goroutines on one endpoint", Run: func(r *rig.Rig) {
 		a, b := r.Pair(rig.Shape{CQSize: 64})

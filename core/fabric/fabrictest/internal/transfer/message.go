@@ -7,6 +7,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// MessageCases are the cases of messages.
 var MessageCases = []rig.Case{
 	{Name: "messages of every size", Run: messageSizes},
 	{Name: "messages arrive in order", Run: messageOrder},

@@ -11,6 +11,7 @@ import (
 	"mori/core/internal/sys"
 )
 
+// RMACases are the cases of remote memory access.
 var RMACases = []rig.Case{
 	{Name: "writes and reads of every size", Run: rmaSizes},
 	{Name: "64 MiB at once", Run: func(r *rig.Rig) { bigRMA(r, 64<<20) }},

@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric/fabrictest/internal/rig"
 )
 
+// ScaleCases are the cases of many endpoints.
 var ScaleCases = []rig.Case{
 	{Name: "64 endpoints of one domain share one queue", Run: ring},
 	{Name: "many goroutines submit on one endpoint", Run: submitters},
