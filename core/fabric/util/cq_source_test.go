@@ -125,7 +125,7 @@ func TestTryWaitArmsSources(t *testing.T) {
 	wait(nil)
 	q.AddSource(b)
 	if !pollFor(t, fd, deadline) {
-		t.Fatal("nobody is told to arm the new source")
+		t.Fatal("no reader was woken to arm the new source")
 	}
 	wait(nil)
 	armed("a second source", 1, 1)

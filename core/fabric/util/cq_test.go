@@ -152,9 +152,9 @@ func TestCQOverrunByProvider(t *testing.T) {
 
 func TestCQTryPush(t *testing.T) {
 	q := newCQ(t, 2)
-	var told atomic.Int32
+	var calls atomic.Int32
 	remove := q.OnSpace(func() {
-		told.Add(1)
+		calls.Add(1)
 		q.TryPush(fabric.Completion{Ctx: 99}) // hooks run without locks
 	})
 	if err := q.Reserve(2); err != nil {
@@ -168,8 +168,8 @@ func TestCQTryPush(t *testing.T) {
 	}
 	q.Push(fabric.Completion{Ctx: 4})
 	dst := make([]fabric.Completion, 1)
-	if n, err := q.Read(dst); n != 1 || err != nil || dst[0].Ctx != 1 || told.Load() != 1 {
-		t.Fatalf("got %v, %d, %v, told %d times", dst, n, err, told.Load())
+	if n, err := q.Read(dst); n != 1 || err != nil || dst[0].Ctx != 1 || calls.Load() != 1 {
+		t.Fatalf("got %v, %d, %v, called %d times", dst, n, err, calls.Load())
 	}
 	remove()
 	if q.TryPush(fabric.Completion{}) {
@@ -178,8 +178,8 @@ func TestCQTryPush(t *testing.T) {
 	for n, err := 0, error(nil); err == nil; n, err = q.Read(dst) {
 		_ = n
 	}
-	if told.Load() != 1 {
-		t.Fatal("told after remove")
+	if calls.Load() != 1 {
+		t.Fatal("called after remove")
 	}
 	if err := q.Reserve(2); err != fabric.ErrAgain {
 		t.Fatalf("passive completions gave an own place back: %v", err)

@@ -186,7 +186,7 @@ func TestFault(t *testing.T) {
 			}
 			if e.Kind == fabric.EventShutdown {
 				if !errors.Is(e.Err, fabric.ErrConnReset) {
-					t.Errorf("told as %v", e.Err)
+					t.Errorf("reported as %v", e.Err)
 				}
 				break
 			}

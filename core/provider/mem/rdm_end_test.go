@@ -265,7 +265,7 @@ func TestEnableRefuses(t *testing.T) {
 		{"no address vector", "", func(n *node, ep fabric.Endpoint) error {
 			return ep.BindCQ(n.cq, fabric.DirTransmit|fabric.DirRecv, false)
 		}, fabric.ErrNoAV},
-		{"a name that cannot be told", fabric.Addr(strings.Repeat("n", 300)), bindBoth, fabric.ErrTooSmall},
+		{"a name that is too long to send", fabric.Addr(strings.Repeat("n", 300)), bindBoth, fabric.ErrTooSmall},
 		{"a name that another has", "taken", bindBoth, syscall.EADDRINUSE},
 	} {
 		n := w.idle("")

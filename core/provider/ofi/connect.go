@@ -160,7 +160,7 @@ func (c *connected) event(ev lf.Event) {
 		c.peer = c.to
 		c.mu.Unlock()
 		c.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: c})
-		c.tell(ev)
+		c.report(ev)
 	case c.State.IsConnected():
 		errno := fabric.ErrShutdown
 		if ev.Err != 0 {
@@ -171,11 +171,11 @@ func (c *connected) event(ev lf.Event) {
 		if ev.Err == 0 {
 			ev.Err = int32(fabric.ErrConnReset)
 		}
-		c.tell(ev)
+		c.report(ev)
 	}
 }
 
-func (c *connected) tell(ev lf.Event) {
+func (c *connected) report(ev lf.Event) {
 	ev.Data = slices.Clip(ev.Data)
 	select {
 	case c.news <- ev:

@@ -22,8 +22,8 @@ import (
 // What libfabric 1.17 does otherwise.
 const (
 	notPlaced   = "of a message that is too long for its receive nothing is placed"
-	noLength    = "a write with data does not tell its length"
-	noMatch     = "no provider but tcp tells that a message was matched with a receive, FI_MATCH_COMPLETE"
+	noLength    = "a write with data does not report its length"
+	noMatch     = "no provider but tcp reports that a message was matched with a receive, FI_MATCH_COMPLETE"
 	allReadable = "ofi_rxm makes every region readable, for its rendezvous"
 	unanswered  = "shm moves small blocks past all checks, and never ends a write that the target refuses"
 	stillLands  = "a write that was let in before its region closed still lands"

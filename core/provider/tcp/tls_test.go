@@ -101,7 +101,7 @@ func TestWhoIsNotTrustedIsRefused(t *testing.T) {
 			short, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 			defer stop()
 			if req, err := l.Accept(short); err == nil {
-				t.Fatalf("the listener was told of %s", req.Peer())
+				t.Fatalf("the listener got a request of %s", req.Peer())
 			}
 		})
 	}

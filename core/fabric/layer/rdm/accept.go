@@ -58,7 +58,7 @@ func (a *acceptor) acceptAll() {
 
 // admit makes a conn of a request, or refuses it.
 func (a *acceptor) admit(req fabric.ConnReq) {
-	peer, err := parseHello(req.Private())
+	peer, err := parseHandshake(req.Private())
 	if err == nil {
 		err = a.conns.accept(peer, req)
 	}

@@ -28,11 +28,11 @@ type counterBinding struct {
 // conns are the carriers of an Endpoint, from the first op or the first request of a peer until
 // they have ended, with the goroutines that connect, watch and retire them.
 type conns struct {
-	e        *Endpoint
-	counters []counterBinding // until the endpoint is enabled
-	events   *util.EQ         // of the carriers
-	hello    []byte
-	routes   routes // to peers; read by Submit without mu
+	e         *Endpoint
+	counters  []counterBinding // until the endpoint is enabled
+	events    *util.EQ         // of the carriers
+	handshake []byte
+	routes    routes // to peers; read by Submit without mu
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -51,8 +51,8 @@ func (t *conns) init(e *Endpoint) {
 }
 
 // start begins to watch the carriers, which report to events.
-func (t *conns) start(events *util.EQ, hello []byte) {
-	t.events, t.hello = events, hello
+func (t *conns) start(events *util.EQ, handshake []byte) {
+	t.events, t.handshake = events, handshake
 	t.spawn(t.watch)
 }
 
@@ -213,7 +213,7 @@ func (t *conns) connect(ctx context.Context, c *conn, after <-chan struct{}) err
 			return ctx.Err()
 		}
 	}
-	_, err := c.carrier.Connect(ctx, c.peer, t.hello)
+	_, err := c.carrier.Connect(ctx, c.peer, t.handshake)
 	return err
 }
 

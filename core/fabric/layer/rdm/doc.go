@@ -10,11 +10,11 @@
 //
 // Each peer that this side sends to has one carrier, its route. The first op to a peer makes one
 // and leaves the op with it; a goroutine connects it, within [DialTimeout], to the listener at the
-// peer's name. The private data is a hello: our own name. The listening side makes a carrier of its
-// own for each hello, which brings the asker's messages and accesses. If it has no route to the
-// name in the hello yet, the same carrier becomes that. When two endpoints dial each other at once,
-// both connections stay, and each side keeps sending on its own: so the ops of one side to a peer
-// go one way while that lasts, and stay in order.
+// peer's name. The private data is a handshake: our own name. The listening side makes a carrier of
+// its own for each handshake, which brings the asker's messages and accesses. If it has no route to
+// the name in the handshake yet, the same carrier becomes that. When two endpoints dial each other
+// at once, both connections stay, and each side keeps sending on its own: so the ops of one side to
+// a peer go one way while that lasts, and stay in order.
 //
 // Receives are the endpoint's, in one RecvQueue that all carriers fill. Completions and counters of
 // everything else are the carriers' own affair: they are bound to the same queues.

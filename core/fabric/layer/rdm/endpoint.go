@@ -120,13 +120,13 @@ func (e *Endpoint) listen() error {
 	if err != nil {
 		return fmt.Errorf("enable endpoint: %w", err)
 	}
-	hello, err := makeHello(l.Addr(), e.cfg.Limits.MaxPrivate)
+	handshake, err := makeHandshake(l.Addr(), e.cfg.Limits.MaxPrivate)
 	if err != nil {
 		_ = l.Close()
 		return fmt.Errorf("enable endpoint: %w", err)
 	}
 	e.name = l.Addr()
-	e.conns.start(events, hello)
+	e.conns.start(events, handshake)
 	e.acceptor.start(l)
 	return nil
 }

@@ -133,7 +133,7 @@ func TestAcceptedCarrierIsARoute(t *testing.T) {
 	theirs, again, ours := newFake(), newFake(), newFake()
 	r := newRig(t, theirs, again, ours)
 	for range 2 {
-		r.l.requests <- &fakeRequest{hello: []byte(helloMark + "b")}
+		r.l.requests <- &fakeRequest{handshake: []byte(handshakeMark + "b")}
 	}
 	r.until("the second carrier", func() bool { return len(r.next) == 1 })
 	r.until("a route", func() bool {
@@ -147,7 +147,7 @@ func TestAcceptedCarrierIsARoute(t *testing.T) {
 	if theirs.ops()+again.ops() != 2 || theirs.ops() > 0 && again.ops() > 0 || ours.ops() > 0 {
 		t.Fatalf("%d, %d and %d ops", theirs.ops(), again.ops(), ours.ops())
 	}
-	q := &fakeRequest{hello: []byte("good day"), reason: make(chan string, 1)}
+	q := &fakeRequest{handshake: []byte("good day"), reason: make(chan string, 1)}
 	r.l.requests <- q
 	if why := <-q.reason; !strings.Contains(why, "handshake of") || len(why) > testLimits.MaxPrivate {
 		t.Errorf("refused with %q", why)

@@ -184,12 +184,12 @@ func (r *rig) until(what string, is func() bool) {
 
 // A fakeRequest is somebody who asks by name.
 type fakeRequest struct {
-	hello  []byte
-	reason chan string
+	handshake []byte
+	reason    chan string
 }
 
 func (q *fakeRequest) Peer() fabric.Addr { return "somewhere" }
-func (q *fakeRequest) Private() []byte   { return q.hello }
+func (q *fakeRequest) Private() []byte   { return q.handshake }
 func (q *fakeRequest) Reject(why []byte) error {
 	q.reason <- string(why)
 	return nil

@@ -40,13 +40,13 @@ func TestFeedsOfOneQueueHaveRoomOfTheirOwn(t *testing.T) {
 
 func TestFeedHearsOfChangeAfterRefusal(t *testing.T) {
 	r, _, _ := newRecv(t, 8, 0, false)
-	var told, other int
-	f := r.Feed(FeedConfig{Room: 4 + messageCost, Changed: func() { told++ }})
+	var notified, other int
+	f := r.Feed(FeedConfig{Room: 4 + messageCost, Changed: func() { notified++ }})
 	g := r.Feed(FeedConfig{Room: 1000, Changed: func() { other++ }})
 	expect := func(step string, want, wantOther int) {
 		t.Helper()
-		if told != want || other != wantOther {
-			t.Fatalf("%s: told %d and %d times, want %d and %d", step, told, other, want, wantOther)
+		if notified != want || other != wantOther {
+			t.Fatalf("%s: notified %d and %d times, want %d and %d", step, notified, other, want, wantOther)
 		}
 	}
 	post := func() {
@@ -75,19 +75,19 @@ func TestFeedHearsOfChangeAfterRefusal(t *testing.T) {
 		t.Fatal("room is not what was given")
 	}
 	post()
-	if told < 2 {
-		t.Fatal("room came back, and nobody was told")
+	if notified < 2 {
+		t.Fatal("room came back, and the feed was not notified")
 	}
 	if f.Held() != 0 {
 		t.Fatalf("%d held", f.Held())
 	}
-	was := told
+	was := notified
 	if _, ok := f.Take(); ok {
 		t.Fatal("a receive")
 	}
 	r.End(fabric.ErrClosed, "")
-	if told <= was {
-		t.Fatal("the queue ended, and nobody was told")
+	if notified <= was {
+		t.Fatal("the queue ended, and the feed was not notified")
 	}
 }
 
@@ -177,7 +177,7 @@ func TestFeedsTogether(t *testing.T) {
 					select {
 					case <-changed:
 					case <-ctx.Done():
-						t.Error("nobody told of a change")
+						t.Error("nobody was notified of a change")
 						return
 					}
 				}

@@ -28,7 +28,7 @@ func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 	}
 	var done [1]fabric.Completion
 	if n, err := r.cq.Read(done[:]); n != 0 || !errors.Is(err, fabric.ErrAgain) {
-		t.Fatalf("somebody was told of an altered write: %+v", done)
+		t.Fatalf("an altered write was reported: %+v", done)
 	}
 	copy(payload, "sixteen bytes of")
 	send(t, c, encode(write, segs, payload))

@@ -39,11 +39,11 @@ func TestStagedMoves(t *testing.T) {
 						copy(far.model[33:33+size], near.model[17:])
 						far.check("write " + what)
 						if flags != 0 {
-							told := make([]fabric.Completion, 1)
-							_, err := b.cq.Wait(b.ctx, told)
+							got := make([]fabric.Completion, 1)
+							_, err := b.cq.Wait(b.ctx, got)
 							b.must(err)
-							if told[0].Kind != fabric.OpRemoteWrite || told[0].Data != 42 || told[0].Len != uint64(size) {
-								t.Errorf("%s: told %+v", what, told[0])
+							if got[0].Kind != fabric.OpRemoteWrite || got[0].Data != 42 || got[0].Len != uint64(size) {
+								t.Errorf("%s: got %+v", what, got[0])
 							}
 							continue
 						}

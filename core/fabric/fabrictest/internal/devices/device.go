@@ -137,10 +137,10 @@ func deviceRemoteData(r *rig.Rig, near, far rig.Place) {
 		src.Fill(uint64(i + 5))
 		a.Submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.Seg(0, n), RSeg: to.At(0, uint64(n)), Data: uint64(i), Ctx: 9})
 		if c := b.OK(0); c.Kind != fabric.OpRemoteWrite || c.Data != uint64(i) || c.Len != uint64(n) {
-			r.Errorf("%d bytes were told as %+v", n, c)
+			r.Errorf("%d bytes were reported as %+v", n, c)
 		}
 		copy(dst.Model[:n], src.Model)
-		dst.Check("told of %d bytes", n)
+		dst.Check("after the completion of %d bytes", n)
 		a.OK(9)
 	}
 }

@@ -33,7 +33,7 @@ var DatagramCases = []rig.Case{
 		}
 		known.Submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.Seg(), RSeg: to.At(0, 8), Data: 4})
 		if got := b.OK(0); got.Kind != fabric.OpRemoteWrite || got.Data != 4 || got.Src != number && r.Info.Caps&fabric.CapSource != 0 {
-			r.Fatalf("told as %+v, want source %d", got, number)
+			r.Fatalf("reported as %+v, want source %d", got, number)
 		}
 		known.OK(0)
 	}},

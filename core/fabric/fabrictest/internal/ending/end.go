@@ -103,7 +103,7 @@ func endUnderLoad(r *rig.Rig, end func(*rig.Node) error) {
 				b.Event(fabric.EventShutdown)
 			}
 			if left := rig.Tally(b, nb, 0); left != 0 {
-				r.Fatalf("%d of %d ops of the peer had not ended when it was told", left, nb)
+				r.Fatalf("%d of %d ops of the peer had not ended when the event came", left, nb)
 			}
 		}
 	}

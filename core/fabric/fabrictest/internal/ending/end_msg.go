@@ -80,7 +80,7 @@ func peerCloses(r *rig.Rig) {
 	r.Must(b.EP.Close())
 	e := a.Event(fabric.EventShutdown)
 	if !errors.Is(e.Err, fabric.ErrConnReset) && !errors.Is(e.Err, fabric.ErrShutdown) {
-		r.Errorf("told as %v", e.Err)
+		r.Errorf("reported as %v", e.Err)
 	}
 	if e := a.Read(); e.Err == 0 || e.Ctx != 1 {
 		r.Errorf("the receive: %v", &e)

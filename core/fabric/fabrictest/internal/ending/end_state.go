@@ -166,7 +166,7 @@ var EndConnectCases = []rig.Case{
 		r.Must(a.EP.Close())
 		e := b.Event(fabric.EventShutdown)
 		if !errors.Is(e.Err, fabric.ErrShutdown) && !errors.Is(e.Err, fabric.ErrConnReset) {
-			r.Errorf("told as %v", e.Err)
+			r.Errorf("reported as %v", e.Err)
 		}
 		r.Must(b.EP.Close())
 	}},

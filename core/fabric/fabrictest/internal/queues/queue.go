@@ -93,8 +93,8 @@ func wakes(r *rig.Rig) {
 	to := a.Imports(b.Reg(far, rig.BothRights).Raw())
 	readOnly := a.Imports(b.Reg(far, fabric.AccessRemoteRead).Raw())
 	write := fabric.Op{Kind: fabric.OpWrite, Seg: src.Seg(), RSeg: to.At(0, 8)}
-	told := write
-	told.Flags = fabric.OpRemoteData
+	notifying := write
+	notifying.Flags = fabric.OpRemoteData
 	refused := write
 	refused.RSeg = readOnly.At(0, 8)
 	b.Submit(fabric.Op{Kind: fabric.OpRecv, Seg: far.Seg()})
@@ -104,8 +104,8 @@ func wakes(r *rig.Rig) {
 		op     fabric.Op
 		extra  int // other entries at a
 	}{
-		{"remote data", b, told, 1},
-		{"remote data again", b, told, 1},
+		{"remote data", b, notifying, 1},
+		{"remote data again", b, notifying, 1},
 		{"a message", b, fabric.Op{Kind: fabric.OpSend, Seg: src.Seg()}, 1},
 		{"an own write", a, write, 0},
 		{"an own failure", a, refused, 0},

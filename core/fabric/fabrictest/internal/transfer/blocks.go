@@ -33,11 +33,11 @@ func DeviceBlocks(r *rig.Rig, near, far rig.Place) {
 			op.Flags, op.Data = fabric.OpRemoteData, uint64(round)
 		}
 		if c := a.Do(op); c.Len != blocks.Bytes() {
-			r.Errorf("%d bytes were told as %+v", blocks.Bytes(), c)
+			r.Errorf("%d bytes were reported as %+v", blocks.Bytes(), c)
 		}
 		if round%2 == 1 {
 			if c := b.OK(0); c.Kind != fabric.OpRemoteWrite || c.Data != uint64(round) {
-				r.Errorf("the peer was told %+v", c)
+				r.Errorf("the peer got %+v", c)
 			}
 		}
 		for i, l := range blocks.Local() {

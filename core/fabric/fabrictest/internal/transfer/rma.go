@@ -40,7 +40,7 @@ var RMACases = []rig.Case{
 		for _, n := range []uint64{0, 1, 100, 10000} {
 			a.Submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.At(0, int(n)).Seg(), RSeg: to.At(0, n)})
 			if c := b.OK(0); c.Len != n {
-				r.Errorf("%d bytes were told as %+v", n, c)
+				r.Errorf("%d bytes were reported as %+v", n, c)
 			}
 			a.OK(0)
 		}
@@ -166,7 +166,7 @@ func remoteData(r *rig.Rig) {
 			a.Submit(fabric.Op{Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Seg: src.Seg(), RSeg: to.At(0, uint64(n)), Data: seed, Ctx: seed})
 			c := b.OK(0)
 			if c.Kind != fabric.OpRemoteWrite || c.Data != seed || c.Flags&fabric.OpRemoteData == 0 {
-				r.Fatalf("told as %+v", c)
+				r.Fatalf("reported as %+v", c)
 			}
 			r.Has(far, seed, 0)
 			a.OK(seed)
