@@ -3,7 +3,12 @@
 package repo
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"path"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -75,6 +80,28 @@ func TestUsersKnowNoDevice(t *testing.T) {
 				t.Errorf("%s imports %s: devices are reached through core", f.path, imported)
 			}
 		}
+	}
+}
+
+// TestNobodyNamesAProvider: packages above the providers iterate over those that are registered.
+// The name tcp is left out, since it is a network of package net as well.
+func TestNobodyNamesAProvider(t *testing.T) {
+	names := regexp.MustCompile("^[\"`](shm|p2p|verbs|ofi|mem)([/:].*)?[\"`]$")
+	for _, f := range goFiles(t) {
+		if rank[layer(f.dir)] <= rank["core/provider"] || strings.HasPrefix(f.dir, "tests/") || strings.HasSuffix(f.path, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		parsed, err := parser.ParseFile(fset, filepath.Join(root, f.path), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && names.MatchString(lit.Value) {
+				t.Errorf("%s names a provider: %s", fset.Position(lit.Pos()), lit.Value)
+			}
+			return true
+		})
 	}
 }
 
