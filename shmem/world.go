@@ -240,7 +240,7 @@ func (w *World) stilled() error {
 	return nil // finished, or the GPU is lost
 }
 
-// MyPE returns this PE's number.
+// MyPE returns this PE's number, NPEs the number of PEs.
 func (w *World) MyPE() int { return w.pes.Me }
 func (w *World) NPEs() int { return w.pes.N }
 

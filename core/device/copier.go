@@ -14,88 +14,87 @@ import (
 	"mori/core/internal/sys/thread"
 )
 
-// A CopySegment is memory to copy. Addresses are the device's: its own, those of a peer that it was
-// let at (EnablePeer, OpenIPC), or pinned host memory's DeviceAddr.
+// A CopySegment is memory to copy. Addresses are the device's: of its own memory, of a peer that it
+// can access (EnablePeer, OpenIPC), or a DeviceAddr of pinned host memory.
 type CopySegment struct{ Dst, Src, Bytes uint64 }
 
 // CopyBlocks is memory to copy in blocks of one size: block i is Bytes bytes, from Src +
-// SrcOffsets[i] to Dst + DstOffsets[i]. There are as many offsets of either kind. The device reads
-// half of what it does for as many segments, and they are written in no time.
+// SrcOffsets[i] to Dst + DstOffsets[i]. Both offset lists have the same length. The device reads
+// half as many bytes as for segments, and the host need not convert the list.
 type CopyBlocks struct {
 	Dst, Src               uint64 // as in a CopySegment
 	Bytes                  uint64
 	DstOffsets, SrcOffsets []uint64
 }
 
-// block is block i as a segment.
+// block returns block i as a segment.
 func (b *CopyBlocks) block(i int) CopySegment {
 	return CopySegment{b.Dst + b.DstOffsets[i], b.Src + b.SrcOffsets[i], b.Bytes}
 }
 
-// CopierOptions are how a Copier works. The zero value suits.
+// CopierOptions configure a Copier. The zero value has good defaults.
 type CopierOptions struct {
-	// Depth is how many copies may be under way; 0 is 8. Each that was at one time has a list in
+	// Depth is the limit of pending copies; 0 is 8. Each slot that was ever used keeps a list in
 	// pinned memory until Close.
 	Depth int
-	// Blocks is how many blocks of threads a launch has at most; 0 is 32, and 64 for segments shorter
-	// than 4 KiB.
+	// Blocks is the limit of thread blocks of a launch; 0 is 32, and 64 for segments shorter than 4
+	// KiB.
 	Blocks int
-	// EngineFrom: segments of this many bytes or more on average go to the copy engines; 0 is 8 MiB
-	// for lists and 1 MiB for one segment, 1 is all.
+	// EngineFrom is the average segment size from which the copy engines copy; 0 is 8 MiB for lists
+	// and 1 MiB for one segment, 1 is all.
 	EngineFrom uint64
-	// Priority is of its streams.
+	// Priority is the priority of its streams.
 	Priority Priority
-	// Streams is how many streams long copies take turns on; 0 is 2: while one copy comes to its end,
-	// the next is under way (8192 x 4 KiB between H200s, 32 blocks: 315 GB/s with one, 346 with two,
-	// 342 with four). Short ones have four of their own beside those.
+	// Streams is the number of streams that long copies take turns on; 0 is 2: while one copy ends,
+	// the next is in flight (8192 x 4 KiB between H200s, 32 blocks: 315 GB/s with one, 346 with
+	// two, 342 with four). Short copies have four more streams.
 	Streams int
-	// InOrder has the device do one copy after the other, short ones too, in the order of Start, so
-	// that no more of it works than Blocks says.
+	// InOrder makes the device execute one copy after the other, also short ones, in the order of
+	// Start. Then the device never uses more blocks than Blocks.
 	InOrder bool
 }
 
 const (
 	defaultDepth = 8
-	// Each call of the copy engines takes 2 us of the link. Between H200s they moved 1 MiB segments at
-	// 205 GB/s, 4 MiB at 316, 16 MiB at 364, and one of 64 MiB at 378, where the kernel has 368 of any
-	// length.
+	// Each call of the copy engines occupies the link for 2 µs. Between H200s they moved 1 MiB
+	// segments at 205 GB/s, 4 MiB at 316, 16 MiB at 364, and one of 64 MiB at 378. The kernel
+	// reaches 368 at any length.
 	defaultEngineFrom    = 8 << 20
 	defaultEngineFromOne = 1 << 20
 
-	// A copy of so many bytes or fewer is short: it does not wait behind long ones, and is done before
-	// it could keep them from the link.
+	// A copy up to this size is short: it does not wait behind long ones, and ends before it could
+	// delay them.
 	shortCopy    = 256 << 10
 	shortStreams = 4
 	usualStreams = 2
 
-	// closeGrace is how long Close waits for copies under way.
+	// closeGrace is how long Close waits for pending copies.
 	closeGrace = 10 * time.Second
 )
 
-// A Copier copies lists of segments between memories that its device reaches: many small ones by
-// one launch of a kernel, long ones by the copy engines, each list beside the others that are under
-// way.
+// A Copier copies lists of segments between memories that its device can access. One kernel launch
+// copies many small segments, the copy engines copy long ones. Pending lists overlap.
 //
 //	c, err := d.NewCopier(device.CopierOptions{})
 //	copied, err := c.Start(segments)         // does not wait; the list is the caller's again
 //	done, err := copied.Done()               // over and over; or copied.Wait(ctx)
 //	err = c.Close()                          // waits for what is under way, 10 s at most
 //
-// It may be used from any goroutine. Nothing is allocated for a copy once the Copier has seen lists
-// as long, as many at once, and a few short ones. Where the kernel cannot be had (NoKernel says
-// why) the copy engines do all.
+// Safe for concurrent use. Once the Copier has seen lists as long and as many pending copies, a
+// copy allocates nothing. If the kernel is not available (NoKernel says why), the copy engines copy
+// everything.
 type Copier struct {
 	dev    *Device
 	opts   CopierOptions
-	kernel *copyKernel // nil without
+	kernel *copyKernel // nil without a kernel
 	why    error
 
-	engineFromOne uint64 // of a list of one
+	engineFromOne uint64 // the list of a single segment
 
 	mu     sync.Mutex
 	free   []*copySlot
 	slots  []*copySlot
-	lost   int // slots that are not reused: their stream failed, and their copies may still run
+	lost   int // slots that are not reused: their stream failed, so their copies may still run
 	closed bool
 
 	long, short lines
@@ -107,7 +106,7 @@ type lines struct {
 	next int
 }
 
-// NewCopier makes a Copier on d, with nothing on the device but the kernel.
+// NewCopier creates a Copier on d, with only the kernel loaded on the device.
 func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 	if o.Depth < 0 || o.Blocks < 0 || o.Streams < 0 {
 		return nil, fmt.Errorf("make a copier of depth %d, %d blocks and %d streams on %s: %w", o.Depth, o.Blocks, o.Streams, d, ErrInvalid)
@@ -133,15 +132,15 @@ func (d *Device) NewCopier(o CopierOptions) (*Copier, error) {
 	return c, nil
 }
 
-// Device is what it copies with.
+// Device returns the device that copies.
 func (c *Copier) Device() *Device { return c.dev }
 
-// NoKernel is why the kernel is not used; nil if it is, or if the options want none.
+// NoKernel returns why the kernel is not used; nil if it is, or if the options exclude it.
 func (c *Copier) NoKernel() error { return c.why }
 
-// Start begins to copy, once all of after has happened. The segments' destinations do not overlap
-// each other or any source. ErrBusy: as many copies are under way as the options allow; Done of one
-// of them makes room. An error means that no byte is copied.
+// Start starts a copy after all events in after. Destinations must not overlap each other or any
+// source. It returns ErrBusy if Depth copies are pending; Done of one of them makes room. After an
+// error no byte is copied.
 func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
 	k, err := c.start(work{segs: segs}, after)
 	if err != nil {
@@ -150,7 +149,7 @@ func (c *Copier) Start(segs []CopySegment, after ...*Event) (Copy, error) {
 	return k, nil
 }
 
-// StartBlocks is Start for blocks of one size. The offsets are the caller's again when it returns.
+// StartBlocks is Start for blocks of one size. The offsets may be reused when it returns.
 func (c *Copier) StartBlocks(b CopyBlocks, after ...*Event) (Copy, error) {
 	var k Copy
 	err := ErrInvalid
@@ -180,7 +179,7 @@ func (c *Copier) start(w work, after []*Event) (Copy, error) {
 	return Copy{s, s.turn}, nil
 }
 
-// take gives a slot that nothing uses.
+// take returns an unused slot.
 func (c *Copier) take() (*copySlot, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +225,7 @@ func (c *Copier) line(total uint64) (*Stream, error) {
 	return *s, nil
 }
 
-// give makes a slot free, unless its stream is lost.
+// give frees a slot, unless its stream is lost.
 func (c *Copier) give(s *copySlot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -237,9 +236,9 @@ func (c *Copier) give(s *copySlot) {
 	c.free = append(c.free, s)
 }
 
-// Close waits for copies under way and gives all back. If they do not end, the error wraps
-// ErrTimeout: what they copy must stay, and so does what the Copier holds. Later calls are nil.
-// Copies that nobody asked about answer ErrClosed.
+// Close waits for pending copies and frees everything. If they do not end, the error wraps
+// ErrTimeout, and their memory must be kept. Closing again returns nil. Pending copies then return
+// ErrClosed.
 func (c *Copier) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -273,15 +272,15 @@ func (c *Copier) Close() error {
 	return nil
 }
 
-// A Copy is what Start began. It must not be used after Done has reported its end.
+// A Copy is a started copy. It must not be used after Done has returned true.
 type Copy struct {
 	slot *copySlot
 	turn uint64
 }
 
-// Done reports whether all bytes are where they belong, for the host and all devices to see. An
-// error ends it, too; what was copied is not known then. It costs a look at a word of host memory
-// after a kernel, and a query of a stream after the copy engines.
+// Done reports whether all bytes have arrived, visible to the host and all devices. It is also true
+// on an error; the target is then undefined. It costs a load of a word in host memory for the
+// kernel, and a stream query for the copy engines.
 func (k Copy) Done() (bool, error) {
 	s := k.slot
 	s.mu.Lock()
@@ -301,7 +300,7 @@ func (k Copy) Done() (bool, error) {
 	return true, nil
 }
 
-// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
+// Wait waits until Done, or until ctx ends: the error then wraps ErrTimeout and the context's, and
 // the copy continues.
 func (k Copy) Wait(ctx context.Context) error {
 	start := time.Now()

@@ -9,31 +9,31 @@ import (
 	"mori/native/abi"
 )
 
-// copyKernels has the kernel that copies segments, once for each device that has a Copier.
+// copyKernels holds the kernel that copies segments, one for each device that has a Copier.
 var copyKernels struct {
 	sync.Mutex
 	of map[*Device]*copyKernel
 }
 
-// A copyKernel is mori_io_copy_blocks, loaded.
+// A copyKernel is a loaded mori_io_copy_blocks.
 type copyKernel struct {
 	users    int
 	module   *Module
 	function *Function
 	warp     uint32
 	threads  uint32
-	shared   uint32 // bytes for each block: copies go through shared memory
+	shared   uint32 // bytes per block of shared memory for copies
 }
 
-// Shapes of a launch, as docs/lab/block-copy.md found them on H200: copies through shared memory
-// have eight stages of 2 KiB for each warp, where the architecture has them; else, and for short
-// segments, 512 threads copy through registers.
+// Launch shapes, tuned on H200 (docs/lab/block-copy.md). If the architecture has bulk copies, each
+// warp uses eight stages of 2 KiB in shared memory. Otherwise, and for short segments, 512 threads
+// copy through registers.
 const (
 	bulkThreads, plainThreads = 256, 512
 	bulkShared                = bulkThreads / 32 * (abi.StreamHeadBytes + abi.StreamStages*2048)
 	shortSegment              = 4096
 	usualBlocks, mostBlocks   = 32, 64
-	bytesOfBlock              = 64 << 10 // a grid that is larger than its work costs: every warp reads the list over PCIe
+	bytesOfBlock              = 64 << 10 // a grid larger than its work is slow: every warp reads the list over PCIe
 	smallCopy                 = 8 << 10  // by one warp
 )
 
@@ -86,7 +86,7 @@ func (k *copyKernel) drop() error {
 	return k.module.Close()
 }
 
-// grid is the shape of a launch: as many blocks as the bytes are worth.
+// grid returns the shape of a launch: blocks in proportion to the bytes.
 func (k *copyKernel) grid(count int, total uint64, most int) Grid {
 	threads, shared := k.threads, k.shared
 	usual := uint64(usualBlocks)

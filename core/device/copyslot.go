@@ -14,35 +14,35 @@ import (
 )
 
 const (
-	leastSegments = 256 // that a list has room for
-	wordBytes     = 64  // a word that the host looks at has a line of its own
+	leastSegments = 256 // capacity of a list
+	wordBytes     = 64  // a word that the host polls has its own cache line
 	patience      = time.Second
-	askEvery      = 1 << 10 // looks at a word for one question to the driver, which alone knows that a kernel went wrong
+	askEvery      = 1 << 10 // polls of the word per driver query; only the driver knows that a kernel failed
 )
 
-// A copySlot has what one copy at a time needs.
+// A copySlot holds the resources of one pending copy.
 type copySlot struct {
 	copier *Copier
-	event  *Event // what the copy engines have to do has ended
+	event  *Event // the copy engines' part has ended
 
 	mu     sync.Mutex
-	stream *Stream // of the copy that has it
-	turn   uint64  // of the copy that has it; also what the kernel writes to word
+	stream *Stream // the copy that uses the slot
+	turn   uint64  // number of the copy; also the value that the kernel writes to word
 	under  bool    // a copy is under way
 	closed bool
-	lost   bool  // the stream answered with an error
-	launch bool  // it is a kernel's
-	marked bool  // event was recorded behind it
-	failed error // what the copy ends with: a part could not be started
+	lost   bool  // the stream returned an error
+	launch bool  // the copy uses the kernel
+	marked bool  // the event was recorded after it
+	failed error // the copy's final error: a part could not be started
 	polls  uint
-	silent time.Time   // since when the driver does not know about the copy
+	silent time.Time   // since when the driver has not known the result
 	list   *HostMemory // segments, then the word
 	word   uint64
-	count  *Memory // the kernel's counter of blocks
+	count  *Memory // the kernel's block counter
 	args   Args
 }
 
-// newSlot makes a slot. The lock of c is held.
+// newSlot creates a slot. c's lock is held.
 func (c *Copier) newSlot() (*copySlot, error) {
 	event, err := c.dev.NewEvent()
 	if err != nil {
@@ -51,13 +51,13 @@ func (c *Copier) newSlot() (*copySlot, error) {
 	return &copySlot{copier: c, event: event}, nil
 }
 
-// work is what one copy has to do: segments, or blocks.
+// work is what one copy moves: segments or blocks.
 type work struct {
 	segs   []CopySegment
 	blocks CopyBlocks
 }
 
-// extent is how many pieces of w have bytes, the first of them, and the bytes of all.
+// extent returns the number of non-empty pieces of w, the first of them, and their total size.
 func (w *work) extent() (count int, first CopySegment, total uint64) {
 	if n := len(w.blocks.DstOffsets); n > 0 && w.blocks.Bytes > 0 {
 		return n, w.blocks.block(0), uint64(n) * w.blocks.Bytes
@@ -74,7 +74,7 @@ func (w *work) extent() (count int, first CopySegment, total uint64) {
 	return count, first, total
 }
 
-// start issues a copy. An error means that no byte is copied. The lock is held.
+// start starts a copy. After an error no byte is copied. The lock is held.
 func (s *copySlot) start(w work, after []*Event) error {
 	count, first, total := w.extent()
 	var err error
@@ -101,7 +101,7 @@ func (s *copySlot) start(w work, after []*Event) error {
 		return s.startKernel(w.segs, count, total)
 	}
 	err = s.startEngines(&w)
-	s.marked = err == nil && s.event.Record(s.stream) == nil // else the whole stream is asked
+	s.marked = err == nil && s.event.Record(s.stream) == nil // otherwise the whole stream is queried
 	return err
 }
 
@@ -121,7 +121,7 @@ func (s *copySlot) startEngines(w *work) error {
 			if !begun {
 				return err
 			}
-			s.failed = err // reported once the copies before have ended
+			s.failed = err // reported once earlier copies have ended
 			return nil
 		}
 		begun = true
@@ -147,8 +147,7 @@ func (s *copySlot) startKernel(segs []CopySegment, count int, total uint64) erro
 	return s.fire(abi.IOCopyBlocksArgs{List: s.list.DeviceAddr()}, count, total)
 }
 
-// startBlocks launches the kernel on two rows of offsets: where blocks go, and where they come
-// from.
+// startBlocks launches the kernel on two rows of offsets: targets and sources.
 func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
 	n := len(b.DstOffsets)
 	if err := s.room(n); err != nil {
@@ -161,8 +160,8 @@ func (s *copySlot) startBlocks(b *CopyBlocks, total uint64) error {
 	return s.fire(args, n, total)
 }
 
-// startOne launches a copy of one segment, which goes along with the launch: no list is read over
-// PCIe.
+// startOne launches a copy of one segment, which is passed as an argument: the kernel reads no list
+// over PCIe.
 func (s *copySlot) startOne(seg CopySegment) error {
 	if err := s.room(1); err != nil {
 		return err
@@ -180,7 +179,7 @@ func (s *copySlot) fire(a abi.IOCopyBlocksArgs, count int, total uint64) error {
 	return s.copier.kernel.function.Launch(s.stream, s.copier.kernel.grid(count, total, s.copier.opts.Blocks), args)
 }
 
-// room makes room for a list of n segments, and the word behind it.
+// room makes room for a list of n segments and the word after it.
 func (s *copySlot) room(n int) error {
 	if s.count == nil {
 		count, err := s.copier.dev.Alloc(wordBytes)
@@ -231,8 +230,8 @@ func (s *copySlot) over() (bool, error) {
 	return done, err
 }
 
-// ask asks the driver. While it does not know, the copy may go on: only a device that is lost, or a
-// driver that does not know for long, ends it.
+// ask queries the driver. While the driver does not know, the copy may continue. Only a lost
+// device, or a driver that does not know for long, ends it.
 func (s *copySlot) ask() (bool, error) {
 	var what doer = s.stream
 	if s.marked {
@@ -254,7 +253,7 @@ func (s *copySlot) ask() (bool, error) {
 	return false, err
 }
 
-// close gives all back. The stream has come to rest.
+// close frees everything. The stream is idle.
 func (s *copySlot) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

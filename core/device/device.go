@@ -11,7 +11,7 @@ import (
 	"mori/native/gpu"
 )
 
-// A Vendor is whose driver a device has.
+// A Vendor identifies a driver.
 type Vendor = gpu.Vendor
 
 // The vendors.
@@ -20,11 +20,11 @@ const (
 	HIP  = gpu.HIP
 )
 
-// Info describes a device, as the driver does. It does not change.
+// Info describes a device as its driver does. It does not change.
 type Info struct {
 	Vendor       Vendor `json:"-"`
 	API          string `json:"api"`     // "CUDA", "HIP"
-	Ordinal      int    `json:"ordinal"` // among the devices that this process sees of the vendor, which its environment may cut
+	Ordinal      int    `json:"ordinal"` // among the devices of the vendor that this process sees
 	Name         string `json:"name"`
 	UUID         string `json:"uuid"`
 	BusID        string `json:"bus_id"` // PCI, in lower case, as sysfs has it
@@ -34,20 +34,20 @@ type Info struct {
 	Units        int    `json:"units"` // multiprocessors, compute units
 	Warp         int    `json:"warp"`
 	MaxThreads   int    `json:"max_threads"` // of a block
-	Shared       int    `json:"shared"`      // bytes a block may have
+	Shared       int    `json:"shared"`      // shared memory per block, in bytes
 	MaxShared    int    `json:"max_shared"`  // after Function.SetShared
 	CopyEngines  int    `json:"copy_engines"`
-	Driver       int    `json:"driver"` // its version, as the vendor numbers it
+	Driver       int    `json:"driver"` // version, in the vendor's numbering
 	DMABuf       bool   `json:"dma_buf"`
 	RDMA         bool   `json:"rdma"`
 	VMM          bool   `json:"vmm"`
 	VMMFD        bool   `json:"vmm_fd"`
 	VMMFabric    bool   `json:"vmm_fabric"`
-	HostAtomics  bool   `json:"host_atomics"` // atomics on host memory are the link's own
+	HostAtomics  bool   `json:"host_atomics"` // host memory supports the link's native atomics
 	SharesMemory bool   `json:"shares_memory"`
 }
 
-// A Device is a GPU. There is one object for each, which is never closed.
+// A Device is a GPU. Each GPU has one object, which is never closed.
 type Device struct {
 	Info
 	gpu gpu.Device
@@ -60,7 +60,7 @@ func (d *Device) String() string {
 	return fmt.Sprintf("%v device %d (%s)", d.Vendor, d.Ordinal, d.Name)
 }
 
-// A system has the drivers that were opened.
+// A system holds the opened drivers.
 type system struct {
 	open func(Vendor) (*gpu.Driver, error)
 
@@ -75,9 +75,9 @@ func newSystem(open func(Vendor) (*gpu.Driver, error)) *system {
 
 var here = newSystem(gpu.Open)
 
-// Devices are all GPUs that this process sees, those of one vendor together in the order of their
-// ordinals. The error is nil if there is one at least. Otherwise it says why not, for each vendor,
-// and wraps errors.ErrUnsupported if that is conclusive.
+// Devices returns all GPUs that this process sees, grouped by vendor and ordered by ordinal. If
+// there is none, the error has the reason for each vendor, and wraps errors.ErrUnsupported if the
+// reason is permanent.
 func Devices() ([]*Device, error) { return here.all() }
 
 func (s *system) all() ([]*Device, error) {
@@ -140,8 +140,8 @@ func (s *system) describe(driver *gpu.Driver, ordinal int) (*Device, error) {
 	return d, nil
 }
 
-// Current is the device that is current on the calling thread, as torch.cuda.set_device makes one;
-// nil if none is. On HIP one always is. The caller must keep its goroutine on the thread.
+// Current returns the current device of the calling thread, as torch.cuda.set_device sets it; nil
+// if none is current. On HIP there always is one. The caller must lock its goroutine to the thread.
 func Current() (*Device, error) { return here.current() }
 
 func (s *system) current() (*Device, error) {
@@ -166,7 +166,7 @@ func (s *system) current() (*Device, error) {
 	return nil, nil
 }
 
-// uuid writes an id as the vendors' tools do: AMD's are characters already.
+// uuid formats an id as the vendors' tools do; AMD's are already text.
 func uuid(id [16]byte) string {
 	text := true
 	for _, b := range id {
@@ -178,7 +178,7 @@ func uuid(id [16]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// noDevice says for each vendor why it has no device here.
+// noDevice is the error that has the reason for each vendor.
 type noDevice struct {
 	whys       []error
 	conclusive bool
@@ -192,26 +192,26 @@ func (e *noDevice) Error() string {
 	return "no GPU: " + strings.Join(texts, "; ")
 }
 
-// Is reports errors.ErrUnsupported if no vendor's answer can change.
+// Is matches errors.ErrUnsupported if no vendor's answer can change.
 func (e *noDevice) Is(target error) bool { return e.conclusive && target == errors.ErrUnsupported }
 
-// MemInfo is the memory of the device that is free, and all.
+// MemInfo returns the free and the total memory of the device.
 func (d *Device) MemInfo() (free, total uint64, err error) { return d.gpu.MemInfo() }
 
-// A Reach is what a device can do to the memory of another.
+// A Reach describes the access of a device to another one's memory.
 type Reach struct {
-	Access  bool   `json:"access"`  // kernels load and store there, copies go straight
-	Atomics bool   `json:"atomics"` // atomics on it are the link's own
-	Link    string `json:"link"`    // "NVLink", "xGMI", "PCIe", "" without access
-	Rank    int    `json:"rank"`    // the driver's order of links: lower is faster
-	Hops    int    `json:"hops"`    // 0 if not known
+	Access  bool   `json:"access"`  // kernels load and store there, copies are direct
+	Atomics bool   `json:"atomics"` // it supports the link's native atomics
+	Link    string `json:"link"`    // "NVLink", "xGMI", "PCIe", or "" without access
+	Rank    int    `json:"rank"`    // the driver's performance rank: lower is faster
+	Hops    int    `json:"hops"`    // 0 if unknown
 }
 
 var linkNames = map[gpu.LinkKind]string{gpu.PCIe: "PCIe", gpu.NVLink: "NVLink", gpu.XGMI: "xGMI"}
 
-// Reach is how d reaches peer. On CUDA, links with native atomics count as NVLink: the driver
-// does not name them. Devices of two vendors do not reach each other; a device reaches itself with
-// Link "".
+// Reach returns how d accesses peer's memory. On CUDA, links with native atomics count as NVLink,
+// because the driver does not name them. Devices of two vendors do not reach each other; a device
+// reaches itself with Link "".
 func (d *Device) Reach(peer *Device) (Reach, error) {
 	if d == peer {
 		return Reach{Access: true, Atomics: true}, nil
@@ -226,8 +226,8 @@ func (d *Device) Reach(peer *Device) (Reach, error) {
 	return Reach{Access: l.Access, Atomics: l.Atomics, Link: linkNames[l.Kind], Rank: l.Rank, Hops: l.Hops}, nil
 }
 
-// EnablePeer lets kernels and copies of d use all memory of peer. It may be repeated, and is not
-// undone.
+// EnablePeer gives kernels and copies of d access to all memory of peer. It may be repeated, and
+// cannot be undone.
 func (d *Device) EnablePeer(peer *Device) error {
 	if d == peer {
 		return nil

@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// ExportDmaBuf makes a dma-buf of n bytes of memory at addr, by which NICs are shown it: a
-// descriptor, which the caller closes, and where in it the bytes begin. There may be more in it,
-// before and after. The importer keeps the memory; the addresses must be what they are for as
-// long as it is used.
+// ExportDmaBuf exports n bytes of memory at addr as a dma-buf for NICs. It returns a descriptor,
+// which the caller closes, and the offset of the bytes in it; the dma-buf may extend beyond them on
+// both sides. The importer keeps the memory alive, but the addresses must stay mapped while it is
+// used.
 //
-// The error wraps errors.ErrUnsupported where the driver or the kind of memory has none, and says
-// which; ErrInvalid where addr is no memory of d.
+// The error wraps errors.ErrUnsupported if the driver or the kind of memory does not support it,
+// and says which. It wraps ErrInvalid if addr is not memory of d.
 func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error) {
 	err = exportable(d, addr, n)
 	if err == nil {
@@ -25,8 +25,8 @@ func (d *Device) ExportDmaBuf(addr, n uint64) (fd int, offset uint64, err error)
 	return fd, offset, nil
 }
 
-// exportable says what is known without asking the driver for it. How far mapped memory goes is for
-// the driver to say: it may be in several pieces.
+// exportable checks what is known without the driver. The driver checks the extent of mapped
+// memory, which may consist of several pieces.
 func exportable(d *Device, addr, n uint64) error {
 	p, err := d.sys.lookup(addr)
 	switch {

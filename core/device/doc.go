@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package device is the GPU as Go sees it, of NVIDIA and AMD alike: memory, streams, events,
-// modules, and what other devices and processes reach.
+// Package device is the Go API to GPUs of NVIDIA and AMD: memory, streams, events, modules, and
+// access by other devices and processes.
 //
 // # First steps
 //
@@ -12,12 +12,12 @@
 //	err = s.Set(m.Addr(), 0, m.Bytes())
 //	err = s.Wait(ctx)
 //
-// The drivers are opened when they are first asked for (package native/gpu). Devices and Lookup
-// make nothing on a device; the first call that works on one makes its context there, some hundred
-// MiB on CUDA, shared with PyTorch and kept until the process ends.
+// Drivers are opened on first use (package native/gpu). Devices and Lookup create nothing on a
+// device. The first call that uses a device creates its context there: some hundred MiB on CUDA,
+// shared with PyTorch, kept until the process ends.
 //
-// A [Copier] copies lists of segments, thousands of small ones by one launch. A [Staging] is pinned
-// host memory for what has to leave by a socket, shared and bounded.
+// A [Copier] copies lists of segments, thousands of small ones per launch. A [Staging] is shared,
+// bounded pinned host memory for GPU memory that has to pass a socket.
 //
 // # Ownership
 //
@@ -29,22 +29,20 @@
 //
 // # Threads
 //
-// All of it may be used from any goroutine at once; a stream orders what it is given in the order
-// of the calls. The calling thread's current context (CUDA) and device (HIP) are never seen
-// changed.
+// Everything is safe for concurrent use. A stream executes work in the order of the calls. Calls do
+// not change the calling thread's current context (CUDA) or device (HIP).
 //
 // # Errors
 //
-// An ability that is conclusively not there is an error that wraps [errors.ErrUnsupported]. The
-// causes of errors.go are found by [errors.Is]; all others carry the driver's own words. No call
-// waits for a device, but Close of memory and modules, where drivers do, and the Wait methods,
-// which end with their context.
+// If a feature is permanently unavailable, the error wraps [errors.ErrUnsupported]. [errors.Is]
+// finds the causes of errors.go; all other errors have the driver's text. No call waits for a
+// device, except the Wait methods, which end with their context, and Close of memory and modules if
+// the driver waits.
 //
 // # Cost
 //
-// Beside the driver's own time a call takes 0.1 to 0.2 µs. On an H200 (driver 580) a query of an
-// event takes 1.4 µs, a launch with the wait for it 9 to 10 µs, and copies of 4 KiB to a peer 1.8
-// µs each; one large copy runs at 394 GB/s to a peer over NVLink and at 55 GB/s to pinned host
-// memory. go test -bench . measures all. The HIP side has met a runtime (5.2) without a device
-// only.
+// A call takes 0.1 to 0.2 µs plus the driver's time. On an H200 (driver 580) an event query takes
+// 1.4 µs, a launch and its wait 9 to 10 µs, and a copy of 4 KiB to a peer 1.8 µs. One large copy
+// reaches 394 GB/s to a peer over NVLink and 55 GB/s to pinned host memory. Run go test -bench . to
+// measure all. The HIP side has only been run with a runtime (5.2) without a device.
 package device

@@ -8,21 +8,21 @@ import (
 	"mori/native/gpu"
 )
 
-// The causes that callers branch on.
+// The errors that callers check for.
 var (
-	ErrNoMemory  = gpu.ErrNoMemory                           // the device has not so much memory free
+	ErrNoMemory  = gpu.ErrNoMemory                           // the device has too little free memory
 	ErrImage     = gpu.ErrImage                              // the code is for other devices, or for a newer driver
 	ErrNoSymbol  = gpu.ErrNoSymbol                           // the module has no such kernel or variable
 	ErrNoPeer    = gpu.ErrNoPeer                             // the devices cannot access each other's memory
-	ErrInvalid   = gpu.ErrInvalid                            // an argument is wrong, or a handle is of what is gone
-	ErrLost      = gpu.ErrLost                               // a kernel went wrong: the device serves this process no more
-	ErrDuplicate = gpu.ErrDuplicate                          // registered or mapped before
+	ErrInvalid   = gpu.ErrInvalid                            // an argument is invalid, or a handle was closed
+	ErrLost      = gpu.ErrLost                               // a kernel failed: the device no longer serves this process
+	ErrDuplicate = gpu.ErrDuplicate                          // registered or mapped already
 	ErrClosed    = errors.New("closed")                      // the object was closed
-	ErrTimeout   = errors.New("the device has not finished") // a wait ended first
-	ErrBusy      = errors.New("too many pending operations") // a Copier has as many copies as it may
+	ErrTimeout   = errors.New("the device has not finished") // the wait ended first
+	ErrBusy      = errors.New("too many pending operations") // a Copier has Depth pending copies
 )
 
-// ignoreAbsent makes no error of there being no device.
+// ignoreAbsent returns nil for the error that no device exists.
 func ignoreAbsent(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return nil

@@ -12,17 +12,17 @@ import (
 	"mori/native/gpu"
 )
 
-// An Event happens when a stream has done what it was given before.
+// An Event completes when a stream has completed the work before it.
 type Event struct {
 	handle
 	gpu    gpu.Event
 	timing bool
 }
 
-// NewEvent makes an event that can be waited for.
+// NewEvent creates an event that callers can wait for.
 func (d *Device) NewEvent() (*Event, error) { return newEvent(d, false) }
 
-// NewTimer makes an event that knows when it happened, which costs more.
+// NewTimer creates an event that records its time, which costs more.
 func (d *Device) NewTimer() (*Event, error) { return newEvent(d, true) }
 
 func newEvent(d *Device, timing bool) (*Event, error) {
@@ -41,13 +41,13 @@ func (d *Device) ExternalEvent(id uint64) *Event {
 	return &Event{handle: handle{dev: d, what: "an external event", free: func() error { return nil }}, gpu: gpu.Event{Device: d.gpu, Handle: id}}
 }
 
-// Handle is the vendor's.
+// Handle returns the vendor's handle.
 func (e *Event) Handle() uint64 { return e.gpu.Handle }
 
-// Device is what it is on.
+// Device returns the device of the stream.
 func (e *Event) Device() *Device { return e.dev }
 
-// Record lets e happen when s, of the same device, has done what it was given so far.
+// Record makes e complete when s, of the same device, has completed its present work.
 func (e *Event) Record(s *Stream) error {
 	if err := e.check(); err != nil {
 		return err
@@ -61,7 +61,8 @@ func (e *Event) Record(s *Stream) error {
 	return nil
 }
 
-// Done reports whether e has happened since it was last recorded; one that never was has.
+// Done reports whether e has completed since it was last recorded. An event that was never recorded
+// is complete.
 func (e *Event) Done() (bool, error) {
 	if err := e.check(); err != nil {
 		return false, err
@@ -69,10 +70,10 @@ func (e *Event) Done() (bool, error) {
 	return e.gpu.Done()
 }
 
-// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's.
+// Wait waits until Done, or until ctx ends: the error then wraps ErrTimeout and the context's.
 func (e *Event) Wait(ctx context.Context) error { return wait(ctx, e, &e.handle) }
 
-// Since is the time from one timer to another, both of which have happened.
+// Since returns the time between two timers, both of which have completed.
 func (e *Event) Since(earlier *Event) (time.Duration, error) {
 	if !e.timing || !earlier.timing {
 		return 0, fmt.Errorf("measure time between events that are not timers: %w", ErrInvalid)
@@ -84,8 +85,8 @@ func (e *Event) Since(earlier *Event) (time.Duration, error) {
 	return time.Duration(float64(ms) * float64(time.Millisecond)), nil
 }
 
-// Waiting polls, since a driver's own wait has no bound: without a pause first, as short work is
-// done by then, and then with pauses that grow, so that a long wait does not burn a core.
+// Waiting polls, because a driver's own wait has no time limit. It polls without pause first, for
+// short work, and then with growing pauses, so that a long wait does not use a core.
 const (
 	spinFor    = 50 * time.Microsecond
 	firstPause = 5 * time.Microsecond

@@ -10,16 +10,17 @@ import (
 	"mori/native/gpu"
 )
 
-// An IPCHandle names memory of a device to other processes of this host: an allocation, and where
-// in it.
+// An IPCHandle names memory of a device to other processes of this host: an allocation, and an
+// offset in it.
 type IPCHandle struct {
 	Handle [gpu.HandleSize]byte // of the whole allocation
 	Offset uint64
 	Bytes  uint64 // of the allocation
 }
 
-// ipcCache has what a device exported and opened. Drivers name whole allocations only, and need not
-// open one twice, nor one of their own process: sub-regions of one allocation share its mapping.
+// ipcCache holds a device's exported and opened allocations. Drivers export whole allocations only.
+// They cannot open one twice, or one of their own process, so sub-regions of an allocation share
+// its mapping.
 type ipcCache struct {
 	mu       sync.Mutex
 	opened   map[[gpu.HandleSize]byte]*mapping
@@ -31,8 +32,8 @@ type mapping struct {
 	refs int
 }
 
-// ExportIPC names the memory at addr. The allocation must stay until others have closed what they
-// opened of it.
+// ExportIPC returns a handle of the memory at addr. The allocation must stay until others have
+// closed the memory that they opened.
 func (d *Device) ExportIPC(addr uint64) (IPCHandle, error) {
 	p, err := d.sys.lookup(addr)
 	if err == nil && (p.Kind != OnDevice || p.Device != d) {
@@ -61,14 +62,14 @@ type IPCMemory struct {
 	addr, bytes uint64
 }
 
-// Addr is where the handle's memory is.
+// Addr returns the address of the handle's memory.
 func (m *IPCMemory) Addr() uint64 { return m.addr }
 
-// Bytes is how much there is from Addr to the end of the allocation.
+// Bytes returns the size from Addr to the end of the allocation.
 func (m *IPCMemory) Bytes() uint64 { return m.bytes }
 
-// OpenIPC maps what h names for d, whichever device it is on, unless it is mapped already. A handle
-// of this process's own gives the memory itself.
+// OpenIPC maps the memory of h for d, wherever it is, unless it is mapped already. For a handle of
+// this process it returns the memory itself.
 func (d *Device) OpenIPC(h IPCHandle) (*IPCMemory, error) {
 	if h.Offset >= h.Bytes {
 		return nil, fmt.Errorf("open memory of another process: offset %d of %d bytes: %w", h.Offset, h.Bytes, ErrInvalid)
@@ -89,8 +90,8 @@ func (d *Device) OpenIPC(h IPCHandle) (*IPCMemory, error) {
 	return m, nil
 }
 
-// own finds the allocation of this process that a handle is of. The driver is asked, as the
-// allocation may be gone.
+// own finds the allocation of this process that a handle names. It queries the driver, because the
+// allocation may have been freed.
 func (s *system) own(h [gpu.HandleSize]byte) (uint64, bool) {
 	all, err := s.all()
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 
 var kernelDir atomic.Pointer[string]
 
-// SetKernelDir says where the files of compiled kernels are. The environment variable
-// MORI_KERNEL_DIR goes before it.
+// SetKernelDir sets the folder of compiled kernels. The environment variable MORI_KERNEL_DIR
+// overrides it.
 func SetKernelDir(dir string) { kernelDir.Store(&dir) }
 
-// KernelDir is where the files of compiled kernels are, "" if nobody said.
+// KernelDir returns the folder of compiled kernels, "" if it is unknown.
 func KernelDir() string {
 	if dir := config.Get(config.KernelDir); dir != "" {
 		return dir
@@ -31,16 +31,15 @@ func KernelDir() string {
 	return ""
 }
 
-// What the PTX files need: NVIDIA's drivers read PTX of their own version and of older ones.
+// Requirements of the PTX files: an NVIDIA driver reads PTX of its own version and of older ones.
 const (
 	newPTXDriver, oldPTXDriver = 12000, 11040
 	newPTX, oldPTX             = "sm_90.ptx", "sm_80.ptx"
 )
 
-// LoadKernels loads the kernels of the file <name>.<architecture>.<format> that suits d: PTX of the
-// newest architecture that device and driver take on CUDA, the code object of exactly this
-// architecture on HIP. If d has none, the error wraps ErrImage and says what would
-// help.
+// LoadKernels loads the kernels of the matching file <name>.<architecture>.<format>. On CUDA that
+// is the PTX of the newest architecture that device and driver support; on HIP, the code object of
+// exactly this architecture. If there is none, the error wraps ErrImage and says what would help.
 func (d *Device) LoadKernels(name string) (*Module, error) {
 	file, err := d.KernelFile(name)
 	if err != nil {
@@ -60,9 +59,9 @@ func (d *Device) LoadKernels(name string) (*Module, error) {
 	return m, nil
 }
 
-// KernelFile names the file that LoadKernels loads, which need not be there. Where PTX of the
-// newest architecture would be the same as the oldest's, only the oldest is shipped, and KernelFile
-// names that.
+// KernelFile returns the name of the file that LoadKernels loads, which may not exist. If the
+// newest architecture's PTX equals the oldest's, only the oldest is shipped, and KernelFile returns
+// that.
 func (d *Device) KernelFile(name string) (string, error) {
 	suffix, err := d.Info.kernelFormat()
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"sync/atomic"
 )
 
-// live has what is open, with the stack that opened it if a test asks.
+// live records open objects, with the stack that opened them if a test asks for it.
 var live struct {
 	sync.Mutex
 	open  map[*handle]string
 	stack bool
 }
 
-// A handle is closed once.
+// A handle can be closed once.
 type handle struct {
 	dev    *Device
 	what   string // "64 bytes of memory"
@@ -25,7 +25,7 @@ type handle struct {
 	free   func() error
 }
 
-// init makes h open.
+// init opens h.
 func (h *handle) init(d *Device, what string, free func() error) {
 	h.dev, h.what, h.free = d, what, free
 	live.Lock()
@@ -40,7 +40,7 @@ func (h *handle) init(d *Device, what string, free func() error) {
 	live.open[h] = text
 }
 
-// Close gives it back. Whatever uses it must be done before. Later calls are nil.
+// Close releases the object. Nothing may use it any more. Closing again returns nil.
 func (h *handle) Close() error {
 	if h.closed.Swap(true) {
 		return nil
@@ -54,7 +54,7 @@ func (h *handle) Close() error {
 	return nil
 }
 
-// check refuses what is closed.
+// check returns an error if the object is closed.
 func (h *handle) check() error {
 	if h.closed.Load() {
 		return fmt.Errorf("%s on %s: %w", h.what, h.dev, ErrClosed)
@@ -62,7 +62,7 @@ func (h *handle) check() error {
 	return nil
 }
 
-// Live lists what is open.
+// Live lists the open objects.
 func Live() []string {
 	live.Lock()
 	defer live.Unlock()

@@ -13,10 +13,10 @@ type Memory struct {
 	addr, bytes uint64
 }
 
-// Addr is where it begins.
+// Addr returns its first address.
 func (m *Memory) Addr() uint64 { return m.addr }
 
-// Bytes is its size.
+// Bytes returns its size.
 func (m *Memory) Bytes() uint64 { return m.bytes }
 
 // Alloc allocates n bytes, aligned for every use.
@@ -30,30 +30,30 @@ func (d *Device) Alloc(n uint64) (*Memory, error) {
 	return m, nil
 }
 
-// HostMemory is host memory that devices reach: pinned, and mapped for all of them.
+// HostMemory is host memory that devices can access: pinned, and mapped for all of them.
 type HostMemory struct {
 	handle
 	addr, device, bytes uint64
 }
 
-// Addr is where the host sees it.
+// Addr returns its address for the host.
 func (m *HostMemory) Addr() uint64 { return m.addr }
 
-// DeviceAddr is where devices see it.
+// DeviceAddr returns its address for devices.
 func (m *HostMemory) DeviceAddr() uint64 { return m.device }
 
-// Bytes is its size.
+// Bytes returns its size.
 func (m *HostMemory) Bytes() uint64 { return m.bytes }
 
 // pageBytes is the system's page, and a NIC's.
 var pageBytes = uint64(os.Getpagesize())
 
-// AllocHost allocates n bytes of host memory that all devices reach. A page or more of it begins at
-// a page, as NICs want their queues.
+// AllocHost allocates n bytes of host memory that all devices can access. From one page on it is
+// page-aligned, as NICs need for their queues.
 func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
 	host, dev, err := d.gpu.AllocHost(n)
 	skip := uint64(0)
-	if err == nil && n >= pageBytes && host%pageBytes != 0 { // drivers cut small ones out of larger pieces
+	if err == nil && n >= pageBytes && host%pageBytes != 0 { // drivers cut small allocations out of larger ones
 		if err = d.gpu.FreeHost(host); err == nil {
 			host, dev, err = d.gpu.AllocHost(n + pageBytes)
 			skip = -host % pageBytes
@@ -67,8 +67,8 @@ func (d *Device) AllocHost(n uint64) (*HostMemory, error) {
 	return m, nil
 }
 
-// RegisterHost pins n bytes of host memory at addr, which stay the caller's, until Close.
-// Registered ranges do not overlap: the error wraps ErrDuplicate then.
+// RegisterHost pins n bytes of the caller's host memory at addr until Close. If the range overlaps
+// a registered one, the error wraps ErrDuplicate.
 func (d *Device) RegisterHost(addr, n uint64) (*HostMemory, error) {
 	dev, err := d.gpu.RegisterHost(addr, n)
 	if err != nil {

@@ -11,14 +11,14 @@ import (
 	"mori/native/gpu"
 )
 
-// A Module is code that was loaded on a device.
+// A Module is code loaded on a device.
 type Module struct {
 	handle
 	gpu gpu.Module
 }
 
-// Load loads PTX or a cubin (CUDA), or a code object (HIP). An error that wraps ErrImage says that
-// it is for other devices, or for a newer driver.
+// Load loads PTX or a cubin (CUDA), or a code object (HIP). The error wraps ErrImage if the code is
+// for other devices or for a newer driver.
 func (d *Device) Load(image []byte) (*Module, error) {
 	loaded, err := d.gpu.LoadModule(image)
 	if err != nil {
@@ -35,7 +35,7 @@ func (d *Device) ExternalModule(id uint64) *Module {
 	return &Module{handle: handle{dev: d, what: "an external module", free: func() error { return nil }}, gpu: gpu.Module{Device: d.gpu, Handle: id}}
 }
 
-// Handle is the vendor's.
+// Handle returns the vendor's handle.
 func (m *Module) Handle() uint64 { return m.gpu.Handle }
 
 // A Variable is a variable of a module.
@@ -72,8 +72,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	return &Function{m, found, name}, nil
 }
 
-// SetShared lets launches ask for n bytes of shared memory, up to Info.MaxShared, where Info.Shared
-// is less.
+// SetShared allows launches to request n bytes of shared memory, up to Info.MaxShared, if that
+// exceeds Info.Shared.
 func (f *Function) SetShared(n int) error {
 	if err := f.module.check(); err != nil {
 		return err
@@ -84,10 +84,10 @@ func (f *Function) SetShared(n int) error {
 	return nil
 }
 
-// MaxThreads is how many threads a block of f may have.
+// MaxThreads returns the limit of threads in a block of f.
 func (f *Function) MaxThreads() (int, error) { return f.attribute(gpu.MaxThreads) }
 
-// Registers is how many registers a thread takes.
+// Registers returns the number of registers per thread.
 func (f *Function) Registers() (int, error) { return f.attribute(gpu.Registers) }
 
 func (f *Function) attribute(a int) (int, error) {
@@ -100,13 +100,13 @@ func (f *Function) attribute(a int) (int, error) {
 // A Grid is the shape of a launch. Lengths of 0 count as 1.
 type Grid struct {
 	Blocks, Threads [3]uint32
-	Shared          uint32 // bytes for each block, beside what the kernel has itself
+	Shared          uint32 // dynamic shared memory per block
 }
 
-// shapes are those of launches: what C gets a pointer to is on the heap.
+// shapes pools launch shapes: memory that C gets a pointer to is on the heap.
 var shapes = sync.Pool{New: func() any { return new(gpu.Grid) }}
 
-// Launch lets s run f, after what s was given before. The arguments are copied before it returns.
+// Launch queues f on s. The arguments are copied before it returns.
 func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	if err := s.check(); err != nil {
 		return err
@@ -133,13 +133,13 @@ func (f *Function) Launch(s *Stream, g Grid, args *Args) error {
 	return nil
 }
 
-// Args are a kernel's arguments, in its order and with C's alignment. The zero value has none.
+// Args are a kernel's arguments, in order and with C's alignment. The zero value is empty.
 type Args struct{ b []byte }
 
-// Reset makes a empty, and keeps its room.
+// Reset empties a and keeps its memory.
 func (a *Args) Reset() *Args { a.b = a.b[:0]; return a }
 
-// Align puts what follows at a multiple of n.
+// Align aligns the next argument to a multiple of n.
 func (a *Args) Align(n int) *Args {
 	for len(a.b)%n != 0 {
 		a.b = append(a.b, 0)
@@ -167,7 +167,7 @@ func (a *Args) Int32(v int32) *Args { return a.Uint32(uint32(v)) }
 // Float32 appends a number.
 func (a *Args) Float32(v float32) *Args { return a.Uint32(math.Float32bits(v)) }
 
-// Struct appends a struct that is laid out already, of the given alignment.
+// Struct appends a struct that is laid out already, with the given alignment.
 func (a *Args) Struct(b []byte, align int) *Args {
 	a.Align(align)
 	a.b = append(a.b, b...)

@@ -8,15 +8,15 @@ import (
 	"mori/native/gpu"
 )
 
-// A Kind is where memory is.
+// A Kind is the kind of memory.
 type Kind int
 
 // The kinds of memory.
 const (
-	Unknown Kind = iota // no driver knows it: ordinary host memory, or no memory at all
-	Host                // host memory that devices reach
+	Unknown Kind = iota // unknown to all drivers: ordinary host memory, or no memory at all
+	Host                // host memory that devices can access
 	OnDevice
-	Managed // moved between both by the driver
+	Managed // migrated between both by the driver
 )
 
 func (k Kind) String() string {
@@ -33,17 +33,17 @@ var kinds = map[gpu.MemoryKind]Kind{gpu.HostMemory: Host, gpu.DeviceMemory: OnDe
 // A Pointer is what the drivers know about an address.
 type Pointer struct {
 	Kind       Kind
-	Device     *Device // nil if of none
-	Base       uint64  // of the allocation around it; 0 if not known, as of pinned memory of some drivers
-	Bytes      uint64  // of that allocation
-	DeviceAddr uint64  // where devices see it, 0 if they do not
-	HostAddr   uint64  // where the host sees it, 0 if it does not
-	IPC        bool    // ExportIPC takes it
-	FD         bool    // it is of Virtual memory that goes to others as a descriptor
-	RDMA       bool    // NICs can be let at it
+	Device     *Device // nil for host memory
+	Base       uint64  // start of its allocation; 0 if unknown, as for pinned memory with some drivers
+	Bytes      uint64  // size of that allocation
+	DeviceAddr uint64  // its address for devices, 0 if they cannot access it
+	HostAddr   uint64  // its address for the host, 0 if it cannot access it
+	IPC        bool    // ExportIPC supports it
+	FD         bool    // Virtual memory that is exported as a descriptor
+	RDMA       bool    // NICs can access it
 }
 
-// Lookup describes an address. Without an error, every driver here was asked.
+// Lookup describes an address. If it returns no error, every driver was asked.
 func Lookup(addr uint64) (Pointer, error) { return here.lookup(addr) }
 
 func (s *system) lookup(addr uint64) (Pointer, error) {

@@ -9,64 +9,63 @@ import (
 	"time"
 )
 
-// Buffers of a Staging.
+// Buffer sizes of a Staging.
 const (
-	// StageBytes is the longest.
+	// StageBytes is the large size.
 	StageBytes = 1 << 20
-	// smallStage is the other length.
+	// smallStage is the small size.
 	smallStage = 64 << 10
-	// mostStaging is how much a device's Staging pins. Half of it is for Outward, which is held for as
-	// long as a network takes.
+	// mostStaging limits the pinned memory of a device's Staging. Outward buffers, which are held
+	// for as long as a network takes, may use half of it.
 	mostStaging = 64 << 20
-	// heldSmall and heldLong are how many buffers a Hold pins.
+	// heldSmall and heldLong are the numbers of buffers that a Hold pins.
 	heldSmall, heldLong = 128, 24
-	// stagingIdle is how long it keeps what nobody uses.
+	// stagingIdle is how long unused buffers are kept.
 	stagingIdle = 3 * time.Second
-	// stagingDepth is how many copies may be under way.
+	// stagingDepth is the limit of pending copies.
 	stagingDepth = 16
-	// stagingEngine is the segment from which copy engines do it: they need no part of the GPU that
-	// kernels could use. A buffer of such segments takes 16 copies, about 30 µs to begin, and 20 µs
-	// over PCIe.
+	// stagingEngine is the segment size from which copy engines copy, because they need no part of
+	// the GPU that kernels could use. A buffer of such segments takes 16 copies: about 30 µs to
+	// start, and 20 µs over PCIe.
 	stagingEngine = 64 << 10
 )
 
 var stageSizes = [2]uint64{smallStage, StageBytes}
 
-// An Outwardness is where a buffer's bytes go.
+// An Outwardness is the direction of a buffer's bytes.
 type Outwardness int
 
-// Inward buffers fill memory of the device, and are free as soon as that is done. Outward ones wait
-// for somebody else, so they never take all there is.
+// Inward buffers fill device memory and are free right after. Outward ones wait for the network, so
+// they may never take all memory.
 const (
 	Inward Outwardness = iota
 	Outward
 )
 
-// A Staging is pinned host memory through which a device's memory goes over what reaches host
-// memory only. There is one for each device, shared by who opened it; it holds nothing while nobody
-// uses it.
+// A Staging is pinned host memory that carries device memory over transports that access host
+// memory only. All users of a device share one. It holds no memory while unused.
 type Staging struct {
 	dev *Device
 
 	mu      sync.Mutex
-	users   int // who opened it
+	users   int // number of users
 	copier  *Copier
-	retired *Copier           // from before a Hold
+	retired *Copier           // pinned before a Hold
 	free    [2][]*StageBuffer // small, long
 	pinned  uint64
 	outward uint64
 	lent    int
-	held    int // Holds
+	held    int // number of Holds
 	idle    *time.Timer
 }
 
-// stagings are those of all devices.
+// stagings holds the Staging of each device.
 var stagings struct {
 	sync.Mutex
 	of map[*Device]*Staging
 }
 
-// OpenStaging gives the device's Staging. Nothing is pinned yet.
+// OpenStaging returns the device's Staging. It pins nothing yet.
 func (d *Device) OpenStaging() *Staging {
 	stagings.Lock()
 	defer stagings.Unlock()
@@ -84,10 +83,10 @@ func (d *Device) OpenStaging() *Staging {
 	return s
 }
 
-// Device is whose memory it is for.
+// Device returns the device that it serves.
 func (s *Staging) Device() *Device { return s.dev }
 
-// Close is called once by each who opened it, with no buffer left. The last one gives all back.
+// Close is called once by each user, who holds no buffer any more. The last Close frees everything.
 func (s *Staging) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,7 +96,7 @@ func (s *Staging) Close() error {
 	return s.trim()
 }
 
-// trim gives back what nobody uses. With the lock held.
+// trim frees unused buffers. The lock is held.
 func (s *Staging) trim() error {
 	if s.idle != nil {
 		s.idle.Stop()
@@ -122,7 +121,7 @@ func (s *Staging) trim() error {
 	return errors.Join(errs...)
 }
 
-// A StageBuffer is one that was taken.
+// A StageBuffer is a buffer in use.
 type StageBuffer struct {
 	staging *Staging
 	mem     *HostMemory
@@ -131,17 +130,17 @@ type StageBuffer struct {
 	outward bool
 }
 
-// Addr is where the host sees it.
+// Addr returns its address for the host.
 func (b *StageBuffer) Addr() uint64 { return b.mem.Addr() }
 
-// DeviceAddr is where the device sees it.
+// DeviceAddr returns its address for the device.
 func (b *StageBuffer) DeviceAddr() uint64 { return b.mem.DeviceAddr() }
 
-// Copy begins to copy segments between the buffer and memory of the device; see Copier.Start.
+// Copy starts copying segments between the buffer and device memory; see Copier.Start.
 func (b *StageBuffer) Copy(segs []CopySegment) (Copy, error) { return b.copier.Start(segs) }
 
-// Take gives a buffer of n bytes or more, StageBytes at most. ErrBusy: all buffers are in use,
-// and Free makes room.
+// Take returns a buffer of at least n bytes, StageBytes at most. It returns ErrBusy if all buffers
+// are in use; Free makes room.
 func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 	class := 0
 	if n > smallStage {
@@ -180,7 +179,7 @@ func (s *Staging) Take(n uint64, to Outwardness) (*StageBuffer, error) {
 	return b, nil
 }
 
-// find takes a free buffer or pins one. With the lock held.
+// find returns a free buffer or pins one. The lock is held.
 func (s *Staging) find(class int) (*StageBuffer, error) {
 	size := stageSizes[class]
 	if n := len(s.free[class]); n > 0 {
@@ -191,7 +190,7 @@ func (s *Staging) find(class int) (*StageBuffer, error) {
 	if s.held > 0 {
 		return nil, ErrBusy
 	}
-	if s.pinned+size > mostStaging { // the other length has free ones, or nobody has
+	if s.pinned+size > mostStaging { // the other size has free buffers, or none exist
 		for _, b := range s.free[1-class] {
 			s.pinned -= b.mem.Bytes()
 			if err := b.mem.Close(); err != nil {
@@ -205,12 +204,12 @@ func (s *Staging) find(class int) (*StageBuffer, error) {
 	}
 	b, err := s.pin(class)
 	if err != nil && s.lent > 0 {
-		return nil, ErrBusy // fewer will do
+		return nil, ErrBusy // fewer suffice
 	}
 	return b, err
 }
 
-// pin makes a buffer. With the lock held.
+// pin creates a buffer. The lock is held.
 func (s *Staging) pin(class int) (*StageBuffer, error) {
 	m, err := s.dev.AllocHost(stageSizes[class])
 	if err != nil {
@@ -220,7 +219,7 @@ func (s *Staging) pin(class int) (*StageBuffer, error) {
 	return &StageBuffer{staging: s, mem: m, class: class}, nil
 }
 
-// Free gives b back, which nothing copies any more.
+// Free releases b. No copy may use it any more.
 func (b *StageBuffer) Free() {
 	s := b.staging
 	s.mu.Lock()
@@ -229,8 +228,8 @@ func (b *StageBuffer) Free() {
 	s.returned(b)
 }
 
-// Lose gives up b, since a copy failed and may still run: it is unpinned if the driver does that,
-// and not used again.
+// Lose gives up b, because a copy failed and may still run. It is unpinned if the driver allows it,
+// and not reused.
 func (b *StageBuffer) Lose() error {
 	s := b.staging
 	s.mu.Lock()
@@ -240,7 +239,7 @@ func (b *StageBuffer) Lose() error {
 	return b.mem.Close()
 }
 
-// returned counts. With the lock held.
+// returned counts a released buffer. The lock is held.
 func (s *Staging) returned(b *StageBuffer) {
 	if b.outward {
 		s.outward -= b.mem.Bytes()
@@ -249,7 +248,7 @@ func (s *Staging) returned(b *StageBuffer) {
 	s.resting()
 }
 
-// resting begins the time after which what nobody uses is given back. With the lock held.
+// resting starts the time after which unused buffers are freed. The lock is held.
 func (s *Staging) resting() {
 	if s.lent > 0 {
 		return
@@ -261,11 +260,11 @@ func (s *Staging) resting() {
 	}
 }
 
-// rest trims what has not been used for a while.
+// rest frees buffers that have been unused for a while.
 func (s *Staging) rest() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lent == 0 {
-		_ = s.trim() // what cannot be given back stays in Live
+		_ = s.trim() // buffers that cannot be freed stay in Live
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// holdTime bounds the copies that Hold makes.
+// holdTime is the time limit of the copies that Hold makes.
 const holdTime = 30 * time.Second
 
-// most is how much may be pinned. With the lock held.
+// most returns the limit of pinned memory. The lock is held.
 func (s *Staging) most() uint64 {
 	if s.held > 0 {
 		return s.pinned
@@ -21,20 +21,19 @@ func (s *Staging) most() uint64 {
 	return mostStaging
 }
 
-// Hold opens the device's Staging, pins what it may have from now on, 32 MiB, and uses once
-// whatever its copies need, until release, which is called once. None of it waits for kernels of
-// the device then, and a caller whose kernels wait for what comes through the Staging holds it
-// before the first of them runs. What such a copy does without:
+// Hold opens the device's Staging, pins its full 32 MiB, and uses once everything that its copies
+// need, until release, which is called once. After that, nothing in the Staging waits for kernels
+// of the device. A caller whose kernels wait for bytes from the Staging holds it before the first
+// of them runs. The copies then avoid:
 //
-//   - Allocations, new streams, code that is not loaded: drivers may have them wait for kernels
-//     that run.
-//   - Kernels: a GPU takes them from 8 queues, so that one of a stream may be behind one of another
-//     stream that waits for it; and there may be no room beside kernels that fill the GPU. So copy
-//     engines do all.
+//   - Allocations, new streams, and code that is not loaded: drivers may make them wait for running
+//     kernels.
+//   - Kernels: a GPU takes them from 8 queues, so a kernel may be behind one of another stream that
+//     waits for it; or kernels fill the GPU. So only copy engines copy.
 //
-// On H200s kernels did not see a peer's write over tcp within 20 s, neither before there was a Hold
-// nor while it still copied by kernels, and all did since copy engines do it. That queues were what
-// was left is inferred.
+// On H200s, kernels did not see a peer's write over tcp within 20 s, neither before Hold existed
+// nor while it copied by kernels. Since copy engines copy, all do. The hardware queues as the cause
+// are inferred.
 func (d *Device) Hold() (release func() error, err error) {
 	s := d.OpenStaging()
 	s.mu.Lock()
@@ -56,7 +55,7 @@ func (d *Device) Hold() (release func() error, err error) {
 	}, nil
 }
 
-// prepare pins the buffers and warms the copier. With the lock held.
+// prepare pins the buffers and warms up the copier. The lock is held.
 func (s *Staging) prepare() error {
 	for class, n := range [2]int{heldSmall, heldLong} {
 		for len(s.free[class]) < n {
@@ -67,7 +66,7 @@ func (s *Staging) prepare() error {
 			s.free[class] = append(s.free[class], b)
 		}
 	}
-	if s.copier == nil || s.copier.opts.EngineFrom != 1 { // that of a Hold before stays
+	if s.copier == nil || s.copier.opts.EngineFrom != 1 { // buffers of an earlier Hold stay
 		c, err := s.dev.NewCopier(CopierOptions{Depth: stagingDepth, EngineFrom: 1, Priority: Urgent})
 		if err != nil {
 			return err
@@ -79,8 +78,8 @@ func (s *Staging) prepare() error {
 	return s.copier.warm(ctx, s.free[1][0].mem)
 }
 
-// warm makes all that copies by the engines need, and does one each way in each stream. scratch is
-// memory that nobody uses.
+// warm initialises everything that copies by the engines need, and makes one copy each way on each
+// stream. scratch is unused memory.
 func (c *Copier) warm(ctx context.Context, scratch *HostMemory) error {
 	m, err := c.dev.Alloc(wordBytes)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"mori/native/gpu"
 )
 
-// A Priority is which stream goes first.
+// A Priority is a stream's priority.
 type Priority int
 
 // The priorities: the driver's default, and the most urgent.
@@ -18,13 +18,13 @@ const (
 	Urgent
 )
 
-// A Stream does what it is given in order, beside other streams.
+// A Stream executes its work in order, concurrently with other streams.
 type Stream struct {
 	handle
 	gpu gpu.Stream
 }
 
-// NewStream makes a stream that does not wait for the default stream.
+// NewStream creates a stream that does not synchronise with the default stream.
 func (d *Device) NewStream(p Priority) (*Stream, error) {
 	least, greatest, err := d.gpu.Priorities()
 	if err != nil {
@@ -48,14 +48,15 @@ func (d *Device) ExternalStream(id uint64) *Stream {
 	return &Stream{handle: handle{dev: d, what: "an external stream", free: func() error { return nil }}, gpu: gpu.Stream{Device: d.gpu, Handle: id}}
 }
 
-// Handle is the vendor's.
+// Handle returns the vendor's handle.
 func (s *Stream) Handle() uint64 { return s.gpu.Handle }
 
-// Device is what it is on.
+// Device returns the device of the stream.
 func (s *Stream) Device() *Device { return s.dev }
 
-// Copy copies n bytes between addresses of any kind: of devices, mapped from other processes, host.
-// Host memory that is not pinned makes the call wait for the copy. The ranges must not overlap.
+// Copy copies n bytes between any two addresses: of devices, mapped from other processes, or of the
+// host. With host memory that is not pinned the call waits for the copy. The ranges must not
+// overlap.
 func (s *Stream) Copy(dst, src, n uint64) error {
 	if err := s.check(); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (s *Stream) Copy(dst, src, n uint64) error {
 	return nil
 }
 
-// CopyPeer copies between two devices, over the host if they do not reach each other.
+// CopyPeer copies between two devices, through the host if they cannot access each other.
 func (s *Stream) CopyPeer(dst uint64, to *Device, src uint64, from *Device, n uint64) error {
 	if err := s.check(); err != nil {
 		return err
@@ -91,7 +92,7 @@ func (s *Stream) Set(dst uint64, value byte, n uint64) error {
 	return nil
 }
 
-// After lets what s is given from now on wait for e, which may be of another device.
+// After makes later work of s wait for e, which may be of another device.
 func (s *Stream) After(e *Event) error {
 	if err := s.check(); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (s *Stream) After(e *Event) error {
 	return nil
 }
 
-// Done reports whether all that s was given is done. An error may be of what it was given.
+// Done reports whether all work of s has completed. An error may come from that work.
 func (s *Stream) Done() (bool, error) {
 	if err := s.check(); err != nil {
 		return false, err
@@ -113,6 +114,6 @@ func (s *Stream) Done() (bool, error) {
 	return s.gpu.Done()
 }
 
-// Wait waits until Done, or until ctx ends: then the error wraps ErrTimeout and the context's, and
+// Wait waits until Done, or until ctx ends: the error then wraps ErrTimeout and the context's, and
 // s continues.
 func (s *Stream) Wait(ctx context.Context) error { return wait(ctx, s, &s.handle) }

@@ -9,8 +9,8 @@ import (
 	"os"
 )
 
-// Virtual is an optional power of a device: addresses and memory are made apart, and memory goes to
-// other processes as a descriptor.
+// Virtual is an optional feature of a device: addresses and memory are created separately, and
+// memory is exported to other processes as a descriptor.
 type Virtual struct {
 	dev         *Device
 	granularity uint64
@@ -32,26 +32,26 @@ func (d *Device) Virtual() (*Virtual, error) {
 	return &Virtual{d, n}, nil
 }
 
-// Granularity is what sizes are rounded up to; a power of two.
+// Granularity returns the unit of sizes, a power of two.
 func (v *Virtual) Granularity() uint64 { return v.granularity }
 
 // Round rounds n up to the granularity.
 func (v *Virtual) Round(n uint64) uint64 { return (n + v.granularity - 1) &^ (v.granularity - 1) }
 
-// A Range is a run of addresses. What is mapped in it is unmapped before it is closed.
+// A Range is a range of reserved addresses. Unmap everything in it before you close it.
 type Range struct {
 	handle
 	addr, bytes uint64
 }
 
-// Addr is where it begins.
+// Addr returns its first address.
 func (r *Range) Addr() uint64 { return r.addr }
 
-// Bytes is its size.
+// Bytes returns its size.
 func (r *Range) Bytes() uint64 { return r.bytes }
 
-// Reserve takes addresses for n bytes, rounded up, aligned to align or to the granularity, with
-// nothing behind them.
+// Reserve reserves addresses for n bytes, rounded up, aligned to align or to the granularity,
+// without memory.
 func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
 	d, n := v.dev, v.Round(n)
 	addr, err := d.gpu.Virtual().Reserve(n, max(align, v.granularity))
@@ -63,17 +63,17 @@ func (v *Virtual) Reserve(n, align uint64) (*Range, error) {
 	return r, nil
 }
 
-// Physical is memory without an address. It may be closed while it is mapped: it stays until it is
-// not.
+// Physical is memory without an address. If it is closed while it is mapped, it is freed after the
+// last unmap.
 type Physical struct {
 	handle
 	gpu, bytes uint64
 }
 
-// Bytes is its size; 0 of one that was imported.
+// Bytes returns its size; 0 for imported memory.
 func (p *Physical) Bytes() uint64 { return p.bytes }
 
-// Create makes memory of n bytes, rounded up.
+// Create allocates n bytes, rounded up.
 func (v *Virtual) Create(n uint64) (*Physical, error) {
 	n = v.Round(n)
 	h, err := v.dev.gpu.Virtual().Create(n)
@@ -89,7 +89,7 @@ func (v *Virtual) physical(h, n uint64) *Physical {
 	return p
 }
 
-// Export makes a file whose descriptor names p to other processes.
+// Export returns a file whose descriptor names p to other processes.
 func (p *Physical) Export() (*os.File, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (p *Physical) Export() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "device memory"), nil
 }
 
-// Import makes memory of another process's file, which stays the caller's.
+// Import imports the memory of another process's file, which the caller keeps.
 func (v *Virtual) Import(f *os.File) (*Physical, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -115,11 +115,10 @@ func (v *Virtual) Import(f *os.File) (*Physical, error) {
 	return v.physical(h, 0), nil
 }
 
-// A Mapping is memory behind addresses.
+// A Mapping is memory mapped at addresses.
 type Mapping struct{ handle }
 
-// Map puts n bytes of p behind r, from offset in r on, for devices to read and write: that of r,
-// and others.
+// Map maps n bytes of p at offset in r. The devices of r and of others may read and write it.
 func (r *Range) Map(offset, n uint64, p *Physical, others ...*Device) (*Mapping, error) {
 	if err := errors.Join(r.check(), p.check()); err != nil {
 		return nil, err

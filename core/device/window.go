@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	windowBytes = 64 << 10         // that go at a time
-	windowLimit = 30 * time.Second // that a copy may take
+	windowBytes = 64 << 10         // bytes per piece
+	windowLimit = 30 * time.Second // time limit of a copy
 )
 
-// A Window lets the host at the memory of a GPU while kernels run there: by a stream of its own,
-// through pinned memory. One goroutine at a time uses it.
+// A Window gives the host access to the memory of a GPU while kernels run there, through its own
+// stream and pinned memory. Not safe for concurrent use.
 type Window struct {
 	stream *Stream
 	stage  *HostMemory
 }
 
-// NewWindow makes a window to d's memory. warm is some of that memory, of n bytes, which is copied
-// out and in again: drivers load what they copy with at the first copy, and may have that wait for
-// kernels. So no kernel that waits for the host may run yet.
+// NewWindow opens a window to d's memory. warm is n bytes of that memory, which it copies out and
+// back: drivers load what they need at the first copy, and may make that wait for kernels. So no
+// kernel that waits for the host may run yet.
 func (d *Device) NewWindow(warm, n uint64) (_ *Window, err error) {
 	w := new(Window)
 	defer func() {
@@ -58,7 +58,7 @@ func (w *Window) copy(dst, src, n uint64) error {
 	return w.stream.Wait(ctx)
 }
 
-// Read copies what is at addr of the GPU to b.
+// Read copies GPU memory at addr to b.
 func (w *Window) Read(addr uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), windowBytes)
@@ -71,7 +71,7 @@ func (w *Window) Read(addr uint64, b []byte) error {
 	return nil
 }
 
-// Write copies b to addr of the GPU.
+// Write copies b to GPU memory at addr.
 func (w *Window) Write(addr uint64, b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), windowBytes)
@@ -84,7 +84,7 @@ func (w *Window) Write(addr uint64, b []byte) error {
 	return nil
 }
 
-// Close gives the stream and the pinned memory back.
+// Close frees the stream and the pinned memory.
 func (w *Window) Close() error {
 	var errs []error
 	if w.stage != nil {

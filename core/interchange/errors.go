@@ -4,8 +4,8 @@ package interchange
 
 import "errors"
 
-// The causes that callers branch on.
+// The errors that callers check for.
 var (
-	ErrOrder = errors.New("interchange: the steps are out of order") // a step before those that it needs
-	ErrWrong = errors.New("interchange: wrong bytes arrived")        // what a measurement moved is not what it sent
+	ErrOrder = errors.New("interchange: the steps are out of order") // a step before the steps that it needs
+	ErrWrong = errors.New("interchange: wrong bytes arrived")        // received bytes differ from the sent ones
 )

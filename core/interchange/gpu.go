@@ -13,7 +13,7 @@ import (
 	"mori/core/proxy"
 )
 
-// gpu has kernels on a GPU.
+// gpu runs kernels on a GPU.
 type gpu struct {
 	d         *device.Device
 	stream    *device.Stream
@@ -69,7 +69,7 @@ func (g *gpu) words(n uint64) (block, error) {
 
 func (g *gpu) memory() proxy.Memory { return proxy.OnGPU(g.d) }
 
-// fill goes by pinned memory, and so does fetch.
+// fill and fetch copy through pinned memory.
 func (g *gpu) fill(b block, with []byte) (err error) {
 	from, err := g.words(uint64(len(with)))
 	if err != nil {
@@ -91,7 +91,7 @@ func (g *gpu) fetch(b block, into []byte) (err error) {
 	return err
 }
 
-// onStream gives the side's stream something to do, and waits for it.
+// onStream queues work on the side's stream, and waits for it.
 func (g *gpu) onStream(ctx context.Context, give func(*device.Stream) error) (err error) {
 	if g.stream == nil {
 		if g.stream, err = g.d.NewStream(device.Normal); err != nil {
@@ -106,11 +106,11 @@ func (g *gpu) onStream(ctx context.Context, give func(*device.Stream) error) (er
 	return g.stream.Wait(ctx)
 }
 
-// patience is for a kernel all of whose waits are bounded.
+// patience is the time limit of a kernel whose waits are all bounded.
 const patience = 10 * defaultLimit
 
-// prepare finds the kernels of a module. It is done before one of them spins, for drivers load what
-// is asked for late, and may wait for a kernel that runs before they do.
+// prepare looks up the kernels of a module before one of them spins. Drivers load late lookups only
+// when running kernels have ended.
 func (g *gpu) prepare(module string, functions ...string) error {
 	m, err := g.d.LoadKernels(module)
 	if err != nil {

@@ -22,19 +22,19 @@ import (
 // Puts are many small puts by the threads of one GPU to another's memory, put k to the k-th slot
 // of so many bytes.
 type Puts struct {
-	// Path is "stores", by the threads themselves where they reach the other memory; or a device of
+	// Path is "stores", by the threads themselves if they reach the other memory, or a device of
 	// Options, such as "proxy:shm" and "emu0".
 	Path string
-	GPUs [2]string // of who puts, and of whose memory it is
+	GPUs [2]string // of the sender, and of the target memory
 
-	Bytes   uint64 // of each; for stores a multiple of 8
+	Bytes   uint64 // of each put; for stores a multiple of 8
 	Count   uint64
 	Blocks  uint32 // 0: one
-	Threads uint32 // of a block; on the CPU whole warps of 4, or one thread of it with a proxy and stores
-	Each    bool   // a thread waits for each of its puts before the next, and else for all at the end
+	Threads uint32 // of a block; on the CPU whole warps of 4, or single threads with a proxy and stores
+	Each    bool   // a thread waits after each put; otherwise after all of its puts
 
-	// Host has the host post by itself over the provider of a proxy, with Threads times Blocks under
-	// way, or one with Each: the limit of a proxy.
+	// Host makes the host itself post over the provider of a proxy, with Threads times Blocks puts
+	// pending, or one with Each: the limit of a proxy.
 	Host bool
 }
 
@@ -45,13 +45,12 @@ const (
 	storeName  = "mori_proxy_store"
 )
 
-// mostBlocks leave multiprocessors of any GPU for copies, which an emulated NIC or a provider makes
-// while kernels spin.
+// mostBlocks leaves multiprocessors of any GPU free for copies, which an emulated NIC or a provider
+// makes while kernels spin.
 const mostBlocks = 64
 
-// Measure makes two sides, lets one put, and compares every byte that arrived, which is ErrWrong
-// where they differ. It returns how long the slowest thread was at it, by the GPU's clock, or the
-// host.
+// Measure opens two sides, lets one put, and compares every received byte. A difference is
+// ErrWrong. It returns the time of the slowest thread by the GPU's clock, or of the host.
 func Measure(ctx context.Context, p Puts) (_ time.Duration, err error) {
 	p.Blocks = max(p.Blocks, 1)
 	all := p.Bytes * p.Count
@@ -86,19 +85,19 @@ func Measure(ctx context.Context, p Puts) (_ time.Duration, err error) {
 	return took, same(p.Path, got, sent)
 }
 
-// ringLog is the ring's size: as many puts as there are threads may be under way, and more wait.
+// ringLog is the ring's size: one pending put per thread, more wait.
 const ringLog = 10
 
 func (p *Puts) options(gpu string) Options {
 	o := Options{Device: p.Path, GPU: gpu, Log: ringLog, Module: putModule, Functions: []string{putKernel}, bare: p.Host}
 	if !strings.HasPrefix(p.Path, "proxy") {
-		o.Module, _ = gpunic.KernelModule(p.Path) // Open refuses a path that has none
+		o.Module, _ = gpunic.KernelModule(p.Path) // Open refuses a path without a proxy
 		o.Functions = []string{nic.Post{}.Kernel()}
 	}
 	return o
 }
 
-// join takes the steps of two sides of this process.
+// join performs the steps of two sides of this process.
 func join(a, b *Side, n uint64) error {
 	var ends [2]End
 	var shown [2]Memory
@@ -155,7 +154,7 @@ func (p *Puts) put(ctx context.Context, s *Side) (time.Duration, error) {
 	return time.Duration(found.Nanoseconds), err
 }
 
-// run runs one of the kernels of putModule, which report at an address of host memory.
+// run runs a kernel of putModule, which reports to an address in host memory.
 func (p *Puts) run(ctx context.Context, at processor, name string, args *device.Args, report uint64, onCPU func(kernels.Grid) abi.ProxyPutOutcome) (found abi.ProxyPutOutcome, err error) {
 	reported := &sys.Slice[abi.ProxyPutOutcome](report, 1)[0]
 	*reported = abi.ProxyPutOutcome{}
@@ -189,7 +188,7 @@ func (p *Puts) byNIC(ctx context.Context, l *nicLink) (_ time.Duration, err erro
 	return time.Duration(found.Nanoseconds), err
 }
 
-// stores has the threads store to the other memory, which they reach.
+// stores makes the threads store to the other memory, which they reach.
 func (p *Puts) stores(ctx context.Context, all uint64) (_ time.Duration, err error) {
 	var processors [2]processor
 	var data [2]block

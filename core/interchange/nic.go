@@ -17,7 +17,7 @@ import (
 	kernels "mori/native/nic"
 )
 
-// nicLink is a queue pair that kernels drive by themselves.
+// nicLink is a queue pair that kernels drive directly.
 type nicLink struct {
 	opts      Options
 	processor processor
@@ -28,11 +28,11 @@ type nicLink struct {
 	queue    *gpunic.Queue
 	mine     abi.NICMemory
 	seen     block // the queue's view, in the GPU's memory
-	words    block // what kernels report
+	words    block // reports of kernels
 	data     block
 	peer     abi.NICMemory
 	receiver receiver
-	undo     []func() error // after the NIC is closed
+	undo     []func() error // freed after the NIC is closed
 }
 
 func (l *nicLink) later(f func() error) { l.undo = append(l.undo, f) }
@@ -130,8 +130,8 @@ func (l *nicLink) view() View {
 	return View{Queue: l.seen.addr, Words: l.words.addr, Mine: l.mine, Peer: l.peer, Limit: l.opts.Limit}
 }
 
-// run: only the sender's side has a kernel, for a NIC writes to the receiver's memory without its
-// help.
+// run runs a kernel only on the sender's side, because a NIC writes to the receiver's memory
+// without it.
 func (l *nicLink) run(ctx context.Context, w Work) (Outcome, error) {
 	if !w.Send {
 		return Outcome{Rounds: w.Rounds}, nil

@@ -12,13 +12,13 @@ import (
 	"mori/native/abi"
 )
 
-// A View describes a connected side to a kernel of the caller's own.
+// A View describes a connected side to the caller's own kernels.
 type View struct {
 	Queue uint64 // address of the mori::nic::Queue, or of the mori::proxy::Queue
 	Proxy bool
 	Mine  abi.NICMemory // this side's buffer
-	Peer  abi.NICMemory // the other's; with a proxy, which names it by offsets in region 0, only its length
-	Words uint64        // wordBytes of host memory; kernels see them at this address
+	Peer  abi.NICMemory // the other side's buffer; with a proxy only its length: offsets in region 0 address it
+	Words uint64        // wordBytes of host memory, at this address for kernels
 	Limit time.Duration
 }
 
@@ -26,7 +26,7 @@ type View struct {
 // region 1.
 const wordBytes = 4096
 
-// prepare loads the caller's kernels, or else mori's.
+// prepare loads the caller's kernels, or mori's.
 func (o *Options) prepare(p processor, module string, functions ...string) error {
 	if o.Module != "" {
 		module, functions = o.Module, o.Functions
@@ -34,7 +34,7 @@ func (o *Options) prepare(p processor, module string, functions ...string) error
 	return p.prepare(module, functions...)
 }
 
-// View describes a side whose kernels are the caller's.
+// View describes a side for kernels of the caller.
 func (s *Side) View() (View, error) {
 	if s.ended || s.step < peerSet {
 		return View{}, fmt.Errorf("view after step %d: %w", s.step, ErrOrder)
@@ -62,7 +62,7 @@ func (s *Side) Launch(ctx context.Context, function string, args []byte, threads
 	}})
 }
 
-// part is a range of the side's buffer.
+// part returns a range of the side's buffer.
 func (s *Side) part(offset, n uint64) (block, error) {
 	if s.ended || s.data.n == 0 {
 		return block{}, fmt.Errorf("use the buffer after step %d: %w", s.step, ErrOrder)

@@ -18,16 +18,16 @@ import (
 type processor interface {
 	name() string
 
-	// data is memory of the GPU, words zeroed memory of the host that the GPU sees at the same
-	// address. Both begin on a page.
+	// data is memory of the GPU, words is zeroed host memory that the GPU maps at the same address.
+	// Both are page-aligned.
 	data(n uint64) (block, error)
 	words(n uint64) (block, error)
 
-	// fill copies to the begin of data, fetch from there.
+	// fill copies to the start of data, fetch from there.
 	fill(b block, with []byte) error
 	fetch(b block, into []byte) error
 
-	// memory is what a proxy's queue lies in.
+	// memory is the location of a proxy's queue.
 	memory() proxy.Memory
 
 	// prepare loads kernels before any of them runs.
@@ -36,16 +36,16 @@ type processor interface {
 	// reach lets kernels load and store data of another processor.
 	reach(other processor) error
 
-	// run runs a kernel to its end.
+	// run runs a kernel to completion.
 	run(ctx context.Context, k kernel) error
 
 	close() error
 }
 
-// A block is memory that is given back once.
+// A block is memory that is freed once.
 type block struct {
 	addr, n uint64
-	buffer  fabric.Buffer // as providers know it
+	buffer  fabric.Buffer // its kind for providers
 	free    func() error
 }
 
@@ -58,7 +58,7 @@ func (b *block) close() error {
 	return free()
 }
 
-// A kernel is threads to run: a function on a GPU, or onCPU.
+// A kernel is code to run: a function on a GPU, or onCPU.
 type kernel struct {
 	function string
 	args     *device.Args
@@ -67,8 +67,8 @@ type kernel struct {
 	onCPU    func() error
 }
 
-// cpuThreads are those of a block on the CPU: one warp, and each is a thread of the system that
-// polls.
+// cpuThreads is the number of threads of a block on the CPU: one warp, each of which is a polling
+// OS thread.
 const cpuThreads = 4
 
 // findProcessor reads "cpu", "cuda:0", "hip:1".
@@ -93,7 +93,7 @@ func findProcessor(text string) (processor, error) {
 	return nil, fmt.Errorf("GPU %q: want cpu, cuda:N or hip:N: %w", text, fabric.ErrInvalid)
 }
 
-// cpu has kernels on threads of this process.
+// cpu runs kernels on threads of this process.
 type cpu struct{}
 
 func (cpu) name() string { return "CPU threads" }

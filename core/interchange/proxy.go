@@ -18,7 +18,7 @@ import (
 	kernels "mori/native/proxy"
 )
 
-// proxyLink is a ring that kernels post to, and a provider of core/fabric behind it.
+// proxyLink is a ring that kernels post to, served over a provider of core/fabric.
 type proxyLink struct {
 	opts      Options
 	processor processor
@@ -29,7 +29,7 @@ type proxyLink struct {
 	peerName fabric.Addr
 	peer     proxy.Peer
 	local    []proxy.Local
-	words    block // the side's words, and behind them what its kernel reports
+	words    block // the side's words, followed by its kernel's report
 	queue    *proxy.Queue
 	wrong    uint64
 }
@@ -80,7 +80,7 @@ func (l *proxyLink) open(ctx context.Context) (string, error) {
 	return fmt.Sprintf("provider %s, device %s, a host proxy posts for the GPU", port.Info.Provider, port.Info.DomainName), nil
 }
 
-// numbers are given to endpoints of proxies, as a NIC gives them to queue pairs.
+// numbers are given to proxy endpoints, as a NIC numbers its queue pairs.
 var numbers atomic.Uint32
 
 func (l *proxyLink) endpoint(context.Context) (End, error) {
@@ -122,8 +122,8 @@ func (l *proxyLink) setPeer(shown []byte) error {
 	if err != nil {
 		return err
 	}
-	// Before a kernel spins: providers make what they need for the memory of GPUs at the first op, and
-	// drivers may have that wait for kernels.
+	// Before a kernel spins: at the first op, providers allocate what they need for GPU memory, and
+	// drivers may make that wait for kernels.
 	ctx, cancel := context.WithTimeout(context.Background(), l.opts.Limit)
 	defer cancel()
 	if err = l.port.Write(ctx, peer, l.local[0]); err != nil {
@@ -174,7 +174,7 @@ func (l *proxyLink) run(ctx context.Context, w Work) (Outcome, error) {
 	return out, err
 }
 
-// why is what a kernel's status means.
+// why translates a kernel's status.
 func (l *proxyLink) why(status uint32) error {
 	if err := l.queue.Err(0); err != nil {
 		return err
@@ -191,7 +191,7 @@ func (l *proxyLink) why(status uint32) error {
 	return fabric.Errno(status)
 }
 
-// verify returns what the receiving kernel has counted: it looks at every byte of every round.
+// verify returns the receiving kernel's count: it checks every byte of every round.
 func (l *proxyLink) verify(context.Context, uint8) (wrong uint64, err error) { return l.wrong, nil }
 
 func (l *proxyLink) close() error {

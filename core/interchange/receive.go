@@ -14,15 +14,14 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A receiver posts what messages are received into, for kernels only send. Its rings are in host
-// memory.
+// A receiver posts receive buffers, because kernels only send. Its rings are in host memory.
 type receiver struct {
 	view   mlx5.ReceiveView
 	posted uint64
 	polled uint64
 }
 
-// post offers memory for the next message.
+// post posts memory for the next message.
 func (r *receiver) post(addr, n uint64, key uint32) error {
 	if r.view.RQ == 0 {
 		return fmt.Errorf("receive without Options.Receives: %w", ErrOrder)
@@ -54,7 +53,7 @@ func (r *receiver) poll() (c mlx5.CQE, ok bool) {
 	return c, true
 }
 
-// receivePause is between two looks: nobody wakes who waits for a message.
+// receivePause is the polling interval: no wakeup comes with a message.
 const receivePause = 20 * time.Microsecond
 
 // An Arrival is a message that was received.
@@ -63,8 +62,8 @@ type Arrival struct {
 	Immediate uint32
 }
 
-// Receive offers a part of the buffer for the next message that a kernel of the other side sends.
-// Only with a NIC, and Options.Receives.
+// Receive posts a part of the buffer for the next message from a kernel of the other side. It needs
+// a NIC, and Options.Receives.
 func (s *Side) Receive(offset, n uint64) error {
 	b, err := s.part(offset, n)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// readShown decodes what the peer says of its memory. A program carries it over by any means, so
-// the bytes may be anyone's.
+// readShown decodes the peer's description of its memory. It travels over any channel, so it may
+// contain anything.
 func readShown(shown []byte, to any) error {
 	if err := decode.JSON(shown, to); err != nil {
 		return fmt.Errorf("read the peer's memory: %w: %w", err, fabric.ErrInvalid)

@@ -15,22 +15,23 @@ import (
 	"mori/core/gpunic"
 )
 
-// Options are what a side is like.
+// Options configure a side.
 type Options struct {
 	Device string        // "emu0", "emu0:bnxt", "proxy", "proxy:tcp", "mlx5_0"
 	GPU    string        // "cpu", "cuda:0", "hip:0"
-	Limit  time.Duration // of any wait; default 30 s
+	Limit  time.Duration // time limit of every wait; default 30 s
 	Log    int           // 1<<Log slots of a ring; default 6
 
-	// Receives has a NIC's queue take messages: 1<<Receives entries for Side.Receive; 0 is none.
+	// Receives gives a NIC's queue a receive ring of 1<<Receives entries for Side.Receive; 0 is
+	// none.
 	Receives int
 
-	// Module and Functions name kernels of the caller's own, which Side.Launch runs instead of
-	// Side.Run: a file of device.KernelDir. On the CPU the caller runs them by itself.
+	// Module and Functions name kernels of the caller, which Side.Launch runs instead of Side.Run:
+	// a file of device.KernelDir. On the CPU the caller runs them itself.
 	Module    string
 	Functions []string
 
-	bare bool // with a proxy: no queue, so that the host itself may post
+	bare bool // with a proxy: no queue, so that the host itself can post
 }
 
 const (
@@ -38,19 +39,19 @@ const (
 	defaultLog   = 6
 )
 
-// A Found is a device that there is.
+// A Found is a device of this host.
 type Found struct {
 	Name  string   `json:"name"`
 	Ports []string `json:"ports"` // in words
 }
 
-// An End is a side of a connection, as its peer needs it.
+// An End is a side of a connection, for its peer.
 type End struct {
 	Number  uint32 `json:"qpn"`
 	Address []byte `json:"address"`
 }
 
-// A Memory is a buffer that was registered.
+// A Memory is a registered buffer.
 type Memory struct {
 	Addr  uint64 `json:"addr"`
 	Bytes uint64 `json:"bytes"`
@@ -58,21 +59,22 @@ type Memory struct {
 	Shown []byte `json:"shown"` // for the peer
 }
 
-// Work is what kernels do.
+// Work describes a run of the kernels.
 type Work struct {
 	Send   bool
-	Value  uint8 // of the bytes in the last round
+	Value  uint8 // value of the bytes in the last round
 	Rounds uint64
 }
 
-// An Outcome is what a kernel reported.
+// An Outcome is a kernel's report.
 type Outcome struct {
 	Rounds      uint64 `json:"rounds"`
 	Nanoseconds uint64 `json:"ns"`
-	Kernel      string `json:"kernel"` // "" for a side that runs none
+	Kernel      string `json:"kernel"` // "" for a side without a kernel
 }
 
-// A link is how a side's kernels reach the other's memory. Steps come in the order of the methods.
+// A link is how a side's kernels reach the other side's memory. The steps are called in the order
+// of the methods.
 type link interface {
 	discover(ctx context.Context) ([]Found, error)
 	open(ctx context.Context) (string, error)
@@ -86,7 +88,7 @@ type link interface {
 	close() error
 }
 
-// A Side is one of the two.
+// A Side is one of the two sides.
 type Side struct {
 	opts      Options
 	processor processor
@@ -108,7 +110,7 @@ const (
 	ran
 )
 
-// Open makes a side, and looks for its GPU.
+// Open creates a side, and finds its GPU.
 func Open(o Options) (*Side, error) {
 	o.Limit, o.Log = cmp.Or(o.Limit, defaultLimit), cmp.Or(o.Log, defaultLog)
 	if o.Limit < 0 || o.Log < 2 || o.Log > 15 || o.Receives < 0 || o.Receives > 15 {
@@ -125,7 +127,7 @@ func Open(o Options) (*Side, error) {
 	return s, nil
 }
 
-// newLink makes the link of o.Device.
+// newLink creates the link of o.Device.
 func newLink(o *Options, p processor) (link, error) {
 	kind, provider, _ := strings.Cut(o.Device, ":")
 	switch kind {
@@ -151,10 +153,10 @@ func nearest() string {
 	return ""
 }
 
-// GPU is where the kernels run, in words.
+// GPU describes where the kernels run.
 func (s *Side) GPU() string { return s.processor.name() }
 
-// next begins a step that needs the one before it to be done.
+// next checks that the step before has been done.
 func (s *Side) next(step int) (context.Context, context.CancelFunc, error) {
 	if s.ended || s.step < step-1 {
 		return nil, nil, fmt.Errorf("step %d after step %d: %w", step, s.step, ErrOrder)
@@ -181,7 +183,7 @@ func (s *Side) Discover() ([]Found, error) {
 	return found, s.done(discovered, err)
 }
 
-// OpenDevice opens the device, and describes it in words.
+// OpenDevice opens the device, and returns its description.
 func (s *Side) OpenDevice() (string, error) {
 	ctx, cancel, err := s.next(deviceOpen)
 	if err != nil {
@@ -192,7 +194,7 @@ func (s *Side) OpenDevice() (string, error) {
 	return text, s.done(deviceOpen, err)
 }
 
-// Endpoint makes the endpoint. Once.
+// Endpoint creates the endpoint. Once.
 func (s *Side) Endpoint() (End, error) {
 	ctx, cancel, err := s.next(endpointMade)
 	if err != nil {
@@ -213,7 +215,7 @@ func (s *Side) Connect(address []byte) error {
 	return s.done(connected, s.link.connect(address))
 }
 
-// Register allocates a buffer on the GPU and lets the other side write to it. Once.
+// Register allocates a buffer on the GPU and gives the other side write access. Once.
 func (s *Side) Register(bytes uint64) (Memory, error) {
 	_, cancel, err := s.next(registered)
 	if err != nil {
@@ -240,7 +242,7 @@ func (s *Side) SetPeer(shown []byte) error {
 	return s.done(peerSet, s.link.setPeer(shown))
 }
 
-// Run runs the kernel of a side to its end, or until ctx ends.
+// Run runs the side's kernel to completion, or until ctx ends.
 func (s *Side) Run(ctx context.Context, w Work) (Outcome, error) {
 	_, cancel, err := s.next(ran)
 	if err != nil {
@@ -254,8 +256,8 @@ func (s *Side) Run(ctx context.Context, w Work) (Outcome, error) {
 	return out, s.done(ran, err)
 }
 
-// Verify has the GPU count the bytes of its buffer that are not the value, in all rounds where its
-// kernel looked at each.
+// Verify makes the GPU count the bytes of its buffer that differ from the value, in all rounds that
+// its kernel checked.
 func (s *Side) Verify(ctx context.Context, value uint8) (wrong uint64, err error) {
 	if s.ended || s.step < ran {
 		return 0, fmt.Errorf("verify after step %d: %w", s.step, ErrOrder)
@@ -263,7 +265,7 @@ func (s *Side) Verify(ctx context.Context, value uint8) (wrong uint64, err error
 	return s.link.verify(ctx, value)
 }
 
-// Close takes everything down. No kernel may run.
+// Close frees everything. No kernel may run.
 func (s *Side) Close() error {
 	if s.ended {
 		return nil

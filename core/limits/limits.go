@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package limits checks what is left of the limits of a process before something is started that
-// cannot do without: the Go runtime ends the process when it gets no thread.
+// Package limits checks the remaining limits of a process before it starts something essential: the
+// Go runtime ends the process when it gets no thread.
 package limits
 
 import (
@@ -15,16 +15,16 @@ import (
 	"mori/native/threads"
 )
 
-// ErrShort is the cause of errors of this package: the same call may succeed once something was
+// ErrShort is the cause of errors of this package. The same call may succeed after something was
 // freed.
 var ErrShort = errors.New("a limit of this process is reached")
 
-// besides is how many threads the runtime starts besides those that run Go code at once: for system
-// calls that block, such as the copies of workers. 11 were measured under load on 2 cores.
+// besides is the number of threads that the runtime starts beside those that run Go code: for
+// blocking system calls, such as the copies of workers. 11 were measured under load on 2 cores.
 const besides = 16
 
-// Threads reports whether the system gives as many threads as the Go runtime may start, less those
-// that it has. It takes some 20 us a thread.
+// Threads checks that the system allows as many threads as the Go runtime may still start. It takes
+// about 20 µs per thread.
 func Threads() error {
 	need := runtime.GOMAXPROCS(0) + besides - pprof.Lookup("threadcreate").Count()
 	if need <= 0 {
@@ -32,13 +32,13 @@ func Threads() error {
 	}
 	got, err := threads.Probe(need)
 	if err != syscall.EAGAIN {
-		return nil // another error is none of a limit on threads
+		return nil // another error is not about a limit of threads
 	}
 	return fmt.Errorf("%d more threads are needed, but the system allows %d: raise ulimit -u or pids.max of the cgroup, or lower GOMAXPROCS: %w (%w)",
 		need, got, ErrShort, err)
 }
 
-// Descriptors reports whether this process may open need more files.
+// Descriptors checks that this process may open need more files.
 func Descriptors(need int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -64,8 +64,8 @@ func Descriptors(need int) error {
 		ErrShort, syscall.EMFILE)
 }
 
-// openFiles lists the descriptors of this process, without package os: the first file that this
-// opens makes the runtime open its poller, without which it ends the process.
+// openFiles lists the descriptors of this process without package os: the first file that os opens
+// makes the runtime open its poller, and if that fails, the process ends.
 func openFiles() (names []string, err error) {
 	dir, err := syscall.Open("/proc/self/fd", syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func openFiles() (names []string, err error) {
 	}
 }
 
-// IsShort reports whether err comes of a limit on descriptors, of the process or the system.
+// IsShort reports whether err is about a limit of descriptors, of the process or the system.
 func IsShort(err error) bool {
 	return errors.Is(err, ErrShort) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }

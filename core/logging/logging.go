@@ -21,7 +21,8 @@ const (
 	LevelCritical = slog.LevelError + 4
 )
 
-// ParseLevel knows trace, debug, info, warn, error and critical in any case; anything else is warn.
+// ParseLevel parses trace, debug, info, warn, error and critical in any case; anything else is
+// warn.
 func ParseLevel(text string) slog.Level {
 	switch strings.ToLower(strings.TrimSpace(text)) {
 	case "trace":
@@ -60,7 +61,7 @@ var modules struct {
 	sink  *output
 }
 
-// An output is where the log goes, and what was said there.
+// An output is the destination of the log, and the lines that were written there.
 type output struct {
 	io.Writer
 	repeats limiter
@@ -68,7 +69,7 @@ type output struct {
 
 func newOutput(w io.Writer) *output { return &output{Writer: w, repeats: limiter{every: repeatEvery}} }
 
-// level returns the module's level, reading the environment the first time.
+// level returns the module's level. It reads the environment on first use.
 func level(module string) *slog.LevelVar {
 	modules.Lock()
 	defer modules.Unlock()
@@ -95,7 +96,7 @@ func levelFromEnv(module string) slog.Level {
 	return ParseLevel(text)
 }
 
-// SetLevel forces the module's level from now on.
+// SetLevel sets the module's level from now on.
 func SetLevel(module, text string) { level(module).Set(ParseLevel(text)) }
 
 // For returns the module's logger.
@@ -103,7 +104,7 @@ func For(module string) *slog.Logger {
 	return slog.New(&handler{module: module, level: level(module), out: sink()})
 }
 
-// Answer logs an error that is all that a caller gets to know: repeated, it is written each time.
+// Answer logs an error that is the caller's only information: it is written every time.
 func Answer(module, text string) {
 	h := &handler{module: module, level: level(module), out: sink()}
 	if h.Enabled(context.Background(), slog.LevelError) {
@@ -111,15 +112,15 @@ func Answer(module, text string) {
 	}
 }
 
-// SetOutput sends the log to w instead of standard error and MORI_LOG_FILE. It applies to the
-// loggers that For makes from now on; tests use it.
+// SetOutput sends the log to w instead of standard error and MORI_LOG_FILE. It applies to loggers
+// that For returns from now on. Tests use it.
 func SetOutput(w io.Writer) {
 	modules.Lock()
 	defer modules.Unlock()
 	modules.sink = newOutput(w)
 }
 
-// sink opens standard error and, if asked for, the log file, once.
+// sink opens standard error and, if configured, the log file, once.
 func sink() *output {
 	modules.Lock()
 	defer modules.Unlock()
@@ -164,7 +165,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 	})
 	text := b.String()
 	if r.Level >= slog.LevelWarn && !h.out.repeats.admit(h.module+" "+text, peer, func(more int) {
-		// A log that cannot be written has no other place to say so.
+		// A failure to write the log cannot be reported anywhere else.
 		_ = h.write(time.Now(), r.Level, fmt.Sprintf("%s (and %d more like it within %v)", text, more,
 			h.out.repeats.every))
 	}) {

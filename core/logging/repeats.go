@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// repeatEvery is how long lines like one that was written are only counted.
+	// repeatEvery is how long similar lines are only counted.
 	repeatEvery = 10 * time.Second
-	// maxKinds is how many kinds of lines are counted at a time, and for how many of them by peer.
-	// Lines of further kinds are written.
+	// maxKinds limits the kinds of lines that are counted, and those counted by peer. Lines of
+	// further kinds are written.
 	maxKinds, maxByPeer = 2048, 1024
 )
 
-// A limiter lets the first of several lines that are alike through, counts the others for a while,
-// and then writes the first once more with their number. Lines are alike if they are about one peer
-// and differ in numbers only: when a peer dies with a thousand transfers under way, one line has
-// the reason, and another the number.
+// A limiter writes the first of several similar lines, counts the others for a while, and then
+// writes the first again with their number. Similar lines are about one peer and differ only in
+// numbers: if a peer dies with a thousand pending transfers, one line has the reason, and another
+// the number.
 type limiter struct {
 	every time.Duration
 
@@ -27,11 +27,11 @@ type limiter struct {
 	kinds map[string]*kind
 }
 
-// A kind is what is counted of lines that are alike.
+// A kind is the counter of similar lines.
 type kind struct{ more int }
 
-// admit reports whether the line is to be written. If others like it come before l.every is over,
-// summary is called once with their number.
+// admit reports whether to write the line. If similar lines follow within l.every, summary is
+// called once with their number.
 func (l *limiter) admit(line, peer string, summary func(more int)) bool {
 	key := withoutNumbers(line)
 	l.mu.Lock()
@@ -63,8 +63,8 @@ func (l *limiter) admit(line, peer string, summary func(more int)) bool {
 	return true
 }
 
-// withoutNumbers puts # in the place of each number in text. A digit that follows a letter belongs
-// to a name, such as that of a peer, and stays; so does what follows it, unless that is a number.
+// withoutNumbers replaces each number in text by #. A digit after a letter belongs to a name, such
+// as a peer's, and stays, as does what follows it, unless that is a number.
 func withoutNumbers(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))

@@ -4,11 +4,11 @@ package memory
 
 import "mori/core/internal/sys"
 
-// An Event is a descriptor that poll and epoll find readable from Set to Clear. Close must not
-// overlap with the others.
+// An Event is a descriptor that is readable for poll and epoll from Set to Clear. Close must not
+// run concurrently with other calls.
 type Event struct{ fd int }
 
-// NewEvent makes an event that is not set.
+// NewEvent creates an event that is not set.
 func NewEvent() (*Event, error) {
 	fd, err := sys.Event()
 	if err != nil {
@@ -17,13 +17,13 @@ func NewEvent() (*Event, error) {
 	return &Event{fd}, nil
 }
 
-// FD is the descriptor, the event's own.
+// FD returns the descriptor, which the event owns.
 func (e *Event) FD() int { return e.fd }
 
 // Set makes it readable.
 func (e *Event) Set() { sys.EventSet(e.fd) }
 
-// Clear makes it not readable. So does who reads its 8 bytes.
+// Clear makes it not readable. Reading its 8 bytes does the same.
 func (e *Event) Clear() { sys.EventClear(e.fd) }
 
 // Close frees the descriptor.

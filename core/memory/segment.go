@@ -11,19 +11,18 @@ import (
 	"mori/core/internal/sys/memfd"
 )
 
-// A Segment is memory that other processes of this host can map, too: a memfd. It starts as zeros,
-// takes pages as they are touched, and may grow up to the limit that it was made with, without
-// moving. The memory lives as long as somebody maps it.
+// A Segment is memory that other processes of this host can map: a memfd. It starts zeroed, the
+// kernel allocates pages on first use, and it may grow in place up to its limit. The memory lives
+// as long as any process maps it.
 type Segment struct {
 	fd    int
-	whole []byte // what Close unmaps: bytes and, for the sake of their alignment, what is around them
-	bytes []byte // limit bytes; those behind size must not be touched
+	whole []byte // the mapping to unmap: bytes, and the padding for their alignment
+	bytes []byte // limit bytes; those beyond size must not be accessed
 	size  atomic.Uint64
 }
 
-// NewSegment makes a segment of size bytes that may grow to limit. It begins at a multiple of the
-// largest power of two that is not above limit, so that what is aligned in the segment is aligned
-// in memory.
+// NewSegment creates a segment of size bytes that may grow to limit. It is aligned to the largest
+// power of two up to limit, so that alignment in the segment is alignment in memory.
 func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	if size > limit || limit == 0 || limit > 1<<46 {
 		return nil, fmt.Errorf("make segment %s of %d bytes, at most %d: invalid size", name, size, limit)
@@ -40,7 +39,7 @@ func NewSegment(name string, size, limit uint64) (*Segment, error) {
 	return s, nil
 }
 
-// mapSegment takes fd over.
+// mapSegment takes ownership of fd.
 func mapSegment(fd int, limit, align uint64) (*Segment, error) {
 	whole, b, err := memfd.MapAligned(fd, limit, align)
 	if err != nil {
@@ -50,14 +49,14 @@ func mapSegment(fd int, limit, align uint64) (*Segment, error) {
 	return &Segment{fd: fd, whole: whole, bytes: b}, nil
 }
 
-// Addr is where the segment begins in this process.
+// Addr returns the segment's address in this process.
 func (s *Segment) Addr() uint64 { return sys.AddrOf(s.bytes) }
 
-// Size is how many bytes may be used, Limit how many there can be.
+// Size returns how many bytes may be used, Limit the maximum of Size.
 func (s *Segment) Size() uint64  { return s.size.Load() }
 func (s *Segment) Limit() uint64 { return uint64(len(s.bytes)) }
 
-// Grow makes the segment larger. Who has mapped it calls Seen to use the rest.
+// Grow enlarges the segment. Processes that have mapped it call Seen to use the new part.
 func (s *Segment) Grow(size uint64) error {
 	if size < s.Size() || size > s.Limit() {
 		return fmt.Errorf("grow a segment from %d to %d bytes: at most %d", s.Size(), size, s.Limit())
@@ -69,7 +68,7 @@ func (s *Segment) Grow(size uint64) error {
 	return nil
 }
 
-// Seen looks how large the segment is now.
+// Seen updates the size after another process has called Grow.
 func (s *Segment) Seen() error {
 	size, err := memfd.Size(s.fd)
 	if err != nil {
@@ -79,7 +78,7 @@ func (s *Segment) Seen() error {
 	return nil
 }
 
-// Close unmaps the segment here. Nobody may touch it any more.
+// Close unmaps the segment here. No code may access it any more.
 func (s *Segment) Close() error {
 	if s.bytes == nil {
 		return nil

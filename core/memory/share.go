@@ -20,22 +20,22 @@ import (
 	"mori/core/internal/sys/sock"
 )
 
-// A Ticket says where a segment or a file can be had. Any process of the
-// same user that has it can map the segment.
+// A Ticket names a shared segment or file. Any process of the same user that has it can map the
+// segment.
 type Ticket struct {
 	Socket string   // an abstract unix socket
-	Secret [16]byte // of the sharer
-	ID     uint32   // of the segment or file, among the sharer's
-	Limit  uint64   // of a segment
+	Secret [16]byte // secret of the sharer
+	ID     uint32   // number of the segment or file at the sharer
+	Limit  uint64   // limit of a segment
 }
 
-// shareTimeout bounds one hand-over. Both sides are on one host.
+// shareTimeout bounds one transfer of a descriptor. Both sides are on one host.
 const shareTimeout = 10 * time.Second
 
 // request: secret, id.
 const requestLen = 16 + 4
 
-// A Sharer hands out segments of this process to processes of the same user, over a unix socket.
+// A Sharer passes segments of this process to processes of the same user, over a unix socket.
 type Sharer struct {
 	listener *net.UnixListener
 	secret   [16]byte
@@ -46,7 +46,7 @@ type Sharer struct {
 	next  uint32
 }
 
-// NewSharer starts to listen.
+// NewSharer starts listening.
 func NewSharer() (*Sharer, error) {
 	var name [16]byte
 	s := &Sharer{files: map[uint32]int{}}
@@ -62,12 +62,12 @@ func NewSharer() (*Sharer, error) {
 	return s, nil
 }
 
-// Share returns the ticket of a segment, which stays the caller's. Close the sharer before the
-// segment, or Unshare.
+// Share returns the ticket of a segment, which the caller keeps. Close the sharer, or call Unshare,
+// before you close the segment.
 func (s *Sharer) Share(seg *Segment) Ticket { return s.share(seg.fd, seg.Limit()) }
 
-// ShareFile returns the ticket of a file that is no segment, such as one that names memory of a
-// GPU; for OpenFile. It stays the caller's, who keeps it open until Unshare.
+// ShareFile returns the ticket of a file that is not a segment, such as one that names GPU memory;
+// use OpenFile for it. The caller keeps the file open until Unshare.
 func (s *Sharer) ShareFile(f *os.File) (Ticket, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
@@ -88,14 +88,14 @@ func (s *Sharer) share(fd int, limit uint64) Ticket {
 	return Ticket{Socket: s.listener.Addr().String(), Secret: s.secret, ID: s.next, Limit: limit}
 }
 
-// Unshare ends the handing out of one segment or file. Those who have mapped it keep it.
+// Unshare stops sharing one segment or file. Existing mappings stay valid.
 func (s *Sharer) Unshare(t Ticket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.files, t.ID)
 }
 
-// Close ends the handing out.
+// Close stops sharing.
 func (s *Sharer) Close() error {
 	err := s.listener.Close()
 	s.serving.Wait()
@@ -112,7 +112,7 @@ func (s *Sharer) serve() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, for one: it may pass
+		if err != nil { // for example out of descriptors, which may pass
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -126,7 +126,7 @@ func (s *Sharer) serve() {
 	}
 }
 
-// answer hands a segment's descriptor to who knows the secret, and to nobody else anything.
+// answer sends a segment's descriptor to a process that knows the secret, and nothing to others.
 func (s *Sharer) answer(c *net.UnixConn) {
 	if !sameUser(c) {
 		return
@@ -154,7 +154,7 @@ func sameUser(c *net.UnixConn) (same bool) {
 	return same && err == nil
 }
 
-// OpenSegment maps the segment of a ticket. It is another mapping of the same memory.
+// OpenSegment maps the segment of a ticket, as another mapping of the same memory.
 func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
 	fd, err := fetch(ctx, t)
 	if err != nil {
@@ -162,7 +162,7 @@ func OpenSegment(ctx context.Context, t Ticket) (*Segment, error) {
 	}
 	seg, err := mapSegment(fd, t.Limit, 1)
 	if err == nil {
-		if err = seg.Seen(); err != nil { // the descriptor is no segment, or could shrink
+		if err = seg.Seen(); err != nil { // the descriptor is not a segment, or could shrink
 			err = errors.Join(err, seg.Close())
 		}
 	}
@@ -181,7 +181,7 @@ func OpenFile(ctx context.Context, t Ticket) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "shared file"), nil
 }
 
-// fetch asks for the descriptor.
+// fetch requests the descriptor.
 func fetch(ctx context.Context, t Ticket) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, shareTimeout)
 	defer cancel()

@@ -4,6 +4,6 @@ package memory
 
 import "mori/core/internal/sys"
 
-// Slice is the n values of a type without pointers that lie at addr, aligned to it; valid while the
-// memory's owner keeps it.
+// Slice returns the n values of a type without pointers at addr, which must be aligned. It is valid
+// while the owner keeps the memory.
 func Slice[T any](addr uint64, n int) []T { return sys.Slice[T](addr, n) }

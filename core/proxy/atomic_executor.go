@@ -8,21 +8,21 @@ import (
 	"mori/core/fabric"
 )
 
-// Executors is how many calls of Config.Atomics run at a time. Each launches a kernel, or the like,
-// and waits for it.
+// Executors is the number of concurrent calls of Config.Atomics. Each launches a kernel, for
+// example, and waits for it.
 const Executors = 4
 
-// A job is a request of a peer, with the reply that it will get.
+// A job is a request of a peer, with its reply.
 type job struct {
 	reply
 	change Change
 }
 
-// An executor executes the requests of peers on goroutines of its own. The queue's thread adds jobs
+// An executor executes the requests of peers on its own goroutines. The queue's thread adds jobs
 // and collects replies.
 type executor struct {
 	atomics func(Change) (old uint64, err error)
-	stopped *atomic.Bool // jobs that have not begun fail
+	stopped *atomic.Bool // jobs that have not started fail
 	notify  func()       // called when there is a reply
 
 	jobs    chan job
@@ -51,7 +51,7 @@ func newExecutor(atomics func(Change) (uint64, error), stopped *atomic.Bool, not
 	return e
 }
 
-// add queues a job, or reports that more have come than all peers have slots for.
+// add queues a job. It returns false if more jobs arrived than all peers have slots for.
 func (e *executor) add(j job) bool {
 	select {
 	case e.jobs <- j:
@@ -73,7 +73,7 @@ func (e *executor) execute(j *job) {
 	j.old = old
 }
 
-// close waits until the last job has ended. It drops their replies.
+// close waits for the last job, and drops the replies.
 func (e *executor) close() {
 	close(e.jobs)
 	for {

@@ -8,14 +8,14 @@ import (
 	"mori/core/fabric"
 )
 
-// requests are the requests that a queue has sent to the atomic servers of its peers. Only its
+// requests holds the requests that a queue has sent to the atomic servers of its peers. Only its
 // thread uses them.
 type requests struct {
-	server *AtomicServer // of this side, nil without one
+	server *AtomicServer // this side's server, nil without one
 	self   uint32
 	peers  []Peer
 	slots  [][]sentRequest // by PE and slot
-	sent   []int           // by PE: how many have no reply
+	sent   []int           // by PE: number of requests without a reply
 }
 
 // A sentRequest belongs to the command at a position of the ring.
@@ -40,10 +40,10 @@ func (r *requests) needed(pe uint32, region *Remote) bool {
 	return !region.Host && r.server != nil && r.peers[pe].Server.Len != 0
 }
 
-// pending is how many requests to a PE have no reply.
+// pending returns the number of requests to a PE without a reply.
 func (r *requests) pending(pe uint32) int { return r.sent[pe] }
 
-// free is a free slot for a request to a PE, or -1.
+// free returns a free slot for a request to a PE, or -1.
 func (r *requests) free(pe uint32) int {
 	for i := range r.slots[pe] {
 		if !r.slots[pe][i].pending {
@@ -53,10 +53,10 @@ func (r *requests) free(pe uint32) int {
 	return -1
 }
 
-// add makes the op that sends the request of the command at a position.
+// add returns the op that sends the request of the command at a position.
 func (r *requests) add(position uint64, pe uint32, q request) (fabric.Op, error) {
 	slot := r.free(pe)
-	if slot < 0 { // the worker looks before
+	if slot < 0 { // the worker checks before
 		return fabric.Op{}, fmt.Errorf("%d requests to PE %d have no reply: %w", r.server.slots, pe, fabric.ErrAgain)
 	}
 	q.ticket = position + 1
@@ -67,8 +67,8 @@ func (r *requests) add(position uint64, pe uint32, q request) (fabric.Op, error)
 	return r.server.send(&r.peers[pe].Server, from, r.server.requestIn(r.self, slot), requestBytes, noticeOf(r.self, slot, false)), nil
 }
 
-// received reads the reply in a slot and returns the position of the command that waited for it. It
-// reports false if no command waits for it any more.
+// received reads the reply in a slot and returns the position of its command. It returns false if
+// no command waits for it any more.
 func (r *requests) received(pe uint32, slot int) (position uint64, got reply, ok bool) {
 	mine := &r.slots[pe][slot]
 	got.parse(r.server.memory[r.server.replyIn(pe, slot):])
@@ -80,7 +80,7 @@ func (r *requests) received(pe uint32, slot int) (position uint64, got reply, ok
 	return mine.position, got, true
 }
 
-// drop forgets the requests to a PE and calls dropped with the position of each one's command.
+// drop discards the requests to a PE and calls dropped with the position of each one's command.
 func (r *requests) drop(pe uint32, dropped func(position uint64)) {
 	if r.server == nil {
 		return
@@ -94,7 +94,7 @@ func (r *requests) drop(pe uint32, dropped func(position uint64)) {
 	}
 }
 
-// answer makes the op that sends a reply.
+// answer returns the op that sends a reply.
 func (r *requests) answer(a *reply) fabric.Op {
 	from := r.server.replyOut(a.pe, a.slot)
 	a.put(r.server.memory[from:])

@@ -11,11 +11,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// Only a PE itself can execute atomics on the memory of its GPU: no network's CPU can. A PE that
-// wants one writes a request to the atomic server of the owner, in host memory, by a write that
+// Only a PE itself can execute atomics on its GPU's memory; CPUs behind a network cannot. A PE that
+// needs one writes a request to the atomic server of the owner, in host memory, with a write that
 // notifies the owner's queue (fabric.OpRemoteData). There Config.Atomics executes it on a
-// goroutine, and the reply comes back in the same way. Each PE has AtomicServer.slots slots at each
-// server. A slot whose request has a reply is free again.
+// goroutine, and the reply returns the same way. Each PE has AtomicServer.slots slots at each
+// server. A slot is free again when its request has a reply.
 
 // An AtomicServer is host memory into which peers write requests for atomics, and replies.
 type AtomicServer struct {
@@ -32,11 +32,11 @@ const (
 	replyBytes   = 32
 
 	mostServerSlots = 32
-	serverEntries   = 1024 // requests of all PEs, for whose completions and replies a port's queue has room
+	serverEntries   = 1024 // requests of all PEs; the completion queue of a port has room for them and their replies
 	mostServerPEs   = serverEntries
 )
 
-// NewAtomicServer makes the server of one of so many PEs. Its region travels to the peers
+// NewAtomicServer creates the server of one of pes PEs. Its region is sent to the peers
 // (Peer.Server).
 func NewAtomicServer(port *Port, pes int) (_ *AtomicServer, err error) {
 	if pes < 1 || pes > mostServerPEs {
@@ -54,7 +54,7 @@ func NewAtomicServer(port *Port, pes int) (_ *AtomicServer, err error) {
 	return s, nil
 }
 
-// Shown is the server's region, for peers.
+// Shown returns the server's region, for peers.
 func (s *AtomicServer) Shown() Shown {
 	return Shown{Raw: s.region.Raw, Len: uint64(len(s.memory)), Host: true}
 }
@@ -69,13 +69,13 @@ func (s *AtomicServer) Close() error {
 	return sys.Free(b)
 }
 
-// index is the number of a slot of a PE in each area.
+// index returns the number of a slot of a PE in each area.
 func (s *AtomicServer) index(pe uint32, slot int) uint64 { return uint64(int(pe)*s.slots + slot) }
 
-// all is the number of slots of an area.
+// all returns the number of slots of an area.
 func (s *AtomicServer) all() uint64 { return s.index(uint32(s.pes), 0) }
 
-// Offsets of slots: of requests and replies that come in, and of those that go out.
+// Offsets of the slots of incoming and outgoing requests and replies.
 func (s *AtomicServer) requestIn(pe uint32, slot int) uint64 { return s.index(pe, slot) * requestBytes }
 func (s *AtomicServer) requestOut(pe uint32, slot int) uint64 {
 	return (s.all() + s.index(pe, slot)) * requestBytes
@@ -87,8 +87,7 @@ func (s *AtomicServer) replyOut(pe uint32, slot int) uint64 {
 	return s.all()*(2*requestBytes+replyBytes) + s.index(pe, slot)*replyBytes
 }
 
-// send is the write that carries n bytes at an offset of this side's server to an offset of a
-// peer's.
+// send returns the write of n bytes from an offset of this side's server to an offset of a peer's.
 func (s *AtomicServer) send(to *Remote, from, at, n, notice uint64) fabric.Op {
 	return fabric.Op{
 		Kind: fabric.OpWrite, Flags: fabric.OpRemoteData, Data: notice,
@@ -100,12 +99,12 @@ func (s *AtomicServer) send(to *Remote, from, at, n, notice uint64) fabric.Op {
 // A Change is an atomic that a peer requests.
 type Change struct {
 	Op             fabric.AtomicOp
-	Word           int    // bytes of what it changes, 4 or 8
+	Word           int    // size of the word, 4 or 8
 	Addr           uint64 // in the first local memory
 	Value, Compare uint64
 }
 
-// A request is what travels to a server. Its ticket distinguishes it from others of its slot.
+// A request is the message to a server. Its ticket distinguishes it from others in its slot.
 type request struct {
 	ticket, terms, offset, value, compare uint64
 }
@@ -122,7 +121,7 @@ func (r *request) parse(b []byte) {
 	}
 }
 
-// change checks what a request wants of this side's memory: it comes from outside.
+// change validates a request for this side's memory, because it comes from outside.
 func (r *request) change(own *Local) (Change, error) {
 	c := Change{Op: fabric.AtomicOp(r.terms & 0xff), Word: int(r.terms >> 8 & 0xff), Addr: own.Addr + r.offset,
 		Value: r.value, Compare: r.compare}
@@ -141,9 +140,9 @@ func (r *request) change(own *Local) (Change, error) {
 	return c, nil
 }
 
-// A reply is what a request led to.
+// A reply is the result of a request.
 type reply struct {
-	pe     uint32 // that sent the request
+	pe     uint32 // of the request
 	slot   int
 	ticket uint64
 	old    uint64
@@ -161,8 +160,8 @@ func (r *reply) parse(b []byte) {
 	r.ticket, r.old, r.status = le.Uint64(b), le.Uint64(b[8:]), uint32(le.Uint64(b[16:]))
 }
 
-// A notice is what a completion at the other side carries: the slot of a PE at its server, and
-// whether that holds a reply.
+// A notice is the remote data of a completion: the slot of a PE at its server, and whether it holds
+// a reply.
 const (
 	noticeSlotBits = 8
 	noticePEBits   = 20
@@ -177,7 +176,7 @@ func noticeOf(pe uint32, slot int, isReply bool) uint64 {
 	return n
 }
 
-// parseNotice is the opposite of noticeOf. The bits may be any.
+// parseNotice is the inverse of noticeOf. It accepts any bits.
 func parseNotice(n uint64) (pe uint32, slot int, isReply bool) {
 	return uint32(n >> noticeSlotBits & (1<<noticePEBits - 1)), int(n & (1<<noticeSlotBits - 1)), n&noticeReply != 0
 }

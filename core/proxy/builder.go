@@ -9,16 +9,16 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A builder checks commands, which come from a GPU and are not trusted, and makes the endpoint's
-// ops of them. Only the queue's thread uses it.
+// A builder validates commands, which come from a GPU and are not trusted, and turns them into ops
+// of the endpoint. Only the queue's thread uses it.
 type builder struct {
 	q        *Queue
 	ring     *ring
 	requests *requests
 
-	ops     []fabric.Op // made and not submitted
-	made    uint64      // made and not ended, submitted or not
-	fence   []bool      // by PE: the next op to it waits for those before
+	ops     []fabric.Op // built, not submitted
+	made    uint64      // built and not completed, submitted or not
+	fence   []bool      // by PE: the next op to it waits for earlier ones
 	atomics []fabric.Atomic
 
 	inOrder bool // a write that follows a write needs no fence
@@ -39,7 +39,7 @@ func (b *builder) init(q *Queue, r *ring, requests *requests) {
 	b.inOrder = info.Order&fabric.OrderWAW != 0 && l.OrderWAW >= b.piece
 }
 
-// build appends the ops of the command at a position, or none if it cannot be carried out.
+// build appends the ops of the command at a position, or none if the command is invalid.
 func (b *builder) build(position uint64, c *command) error {
 	switch c.kind {
 	case kindPut, kindGet:
@@ -80,7 +80,7 @@ func (b *builder) remote(pe uint32, region uint16, off, n uint64) (*Remote, erro
 	return r, nil
 }
 
-// local finds the local memory of a command, as the provider knows it.
+// local finds the local memory of a command, as the provider addresses it.
 func (b *builder) local(c *command) (fabric.Seg, error) {
 	all := *b.q.local.Load()
 	addr := c.local
@@ -96,7 +96,7 @@ func (b *builder) local(c *command) (fabric.Seg, error) {
 	return fabric.Seg{}, fmt.Errorf("%d bytes at local address %#x are not registered: %w", c.bytes, addr, fabric.ErrNoMR)
 }
 
-// move cuts a put or a get into pieces.
+// move splits a put or a get into pieces.
 func (b *builder) move(position uint64, c *command) error {
 	r, err := b.remote(c.pe, c.region, c.remote, c.bytes)
 	if err != nil {
@@ -140,7 +140,7 @@ func (b *builder) putSignal(position uint64, c *command) error {
 		return nil
 	}
 	if b.requests.needed(c.pe, to) {
-		// The atomic server is other memory than what was put to, so no order of writes is enough.
+		// The atomic server is in other memory than the payload, so write ordering is not enough.
 		b.fence[c.pe] = true
 		return b.appendRequest(position, c.pe, request{terms: uint64(c.atomic) | 8<<8, offset: c.signal, value: c.value})
 	}
@@ -148,7 +148,7 @@ func (b *builder) putSignal(position uint64, c *command) error {
 	return nil
 }
 
-// signal checks a signal before anything of its command is made.
+// signal validates a signal before any op of its command is built.
 func (b *builder) signal(c *command) (*Remote, error) {
 	op := fabric.AtomicOp(c.atomic)
 	if op != fabric.AtomicWrite && op != fabric.AtomicSum {
@@ -248,7 +248,7 @@ func (b *builder) appendAtomic(position uint64, pe uint32, r *Remote, w *wordOp)
 		RSeg: fabric.RSeg{Addr: r.Base + w.off, Len: w.word, Key: r.Key}})
 }
 
-// appendRequest queues a request to the PE's atomic server. The command ends with the reply.
+// appendRequest queues a request to the PE's atomic server. The reply completes the command.
 func (b *builder) appendRequest(position uint64, pe uint32, r request) error {
 	op, err := b.requests.add(position, pe, r)
 	if err != nil {

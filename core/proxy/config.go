@@ -15,10 +15,10 @@ import (
 type Local struct {
 	fabric.Buffer
 	Desc   fabric.MRDesc
-	Device uint64 // where kernels see it; 0: at Addr
+	Device uint64 // its address for kernels; 0: Addr
 }
 
-// at is where kernels see it.
+// at returns its address for kernels.
 func (l *Local) at() uint64 {
 	if l.Device != 0 {
 		return l.Device
@@ -29,34 +29,34 @@ func (l *Local) at() uint64 {
 // A Remote is a region of a peer.
 type Remote struct {
 	Key, Base, Len uint64
-	Host           bool // it is host memory, on which every provider has atomics
+	Host           bool // host memory, on which every provider supports atomics
 }
 
-// A Peer is a PE and its regions. Short commands use the first.
+// A Peer is a PE with its regions. Short commands use the first region.
 type Peer struct {
 	Dest    fabric.AVAddr
 	Regions []Remote
-	Server  Remote // its atomic server, for regions that are not host memory; zero without one
+	Server  Remote // its atomic server, for regions in GPU memory; zero without one
 }
 
 // Config describes a queue. Zero fields have the defaults that their comments give.
 type Config struct {
 	Port   *Port
 	Peers  []Peer  // by PE; up to 65536
-	Local  []Local // the first is that of short commands
+	Local  []Local // the first serves short commands
 	Memory Memory  // where the queue lies; default OnHost()
 
-	// For atomics on the memory of GPUs: this side's atomic server, its number in the Peers of its
-	// peers, and what changes a word of the first local memory for a peer. Several goroutines call
+	// For atomics on GPU memory: this side's atomic server, its number in the peers' Peers, and the
+	// function that changes a word of the first local memory for a peer. Several goroutines call
 	// Atomics; it may block.
 	AtomicServer *AtomicServer
 	Self         int
 	Atomics      func(Change) (old uint64, err error)
 
 	Slots int           // of the ring, a power of two from 2 to 2^20; default 1024
-	Bytes uint64        // of pending puts and gets, at most, unless one alone is longer; default 64 MiB
-	Wait  time.Duration // the limit of a kernel's wait; default 30 s
-	Spin  time.Duration // how long to poll for the next command before a sleep; default 50 µs
+	Bytes uint64        // limit of pending puts and gets in bytes, unless a single one is longer; default 64 MiB
+	Wait  time.Duration // time limit of a kernel's wait; default 30 s
+	Spin  time.Duration // how long to poll for the next command before sleeping; default 50 µs
 	Nap   time.Duration // the longest sleep; default 1 ms
 }
 
@@ -70,7 +70,7 @@ const (
 	mostRegions             = 1 << 16
 )
 
-// complete fills in defaults and refuses values that do not fit.
+// complete fills in defaults and rejects invalid values.
 func (c *Config) complete() error {
 	if c.Slots == 0 {
 		c.Slots = defaultSlots

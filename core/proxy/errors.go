@@ -4,9 +4,9 @@ package proxy
 
 import "errors"
 
-// The causes that callers branch on.
+// The errors that callers check for.
 var (
-	ErrConfig = errors.New("proxy: invalid configuration")      // Config has a value that does not fit
-	ErrBusy   = errors.New("proxy: commands are still pending") // Close gave up waiting for them, and their memory is kept
+	ErrConfig = errors.New("proxy: invalid configuration")      // Config has an invalid value
+	ErrBusy   = errors.New("proxy: commands are still pending") // Close stopped waiting for them; their memory is kept
 	ErrClosed = errors.New("proxy: closed")
 )

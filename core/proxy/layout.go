@@ -4,7 +4,7 @@ package proxy
 
 import "mori/native/abi"
 
-// A kind is what a command does.
+// A kind is the kind of a command.
 type kind uint8
 
 const (
@@ -32,7 +32,7 @@ func (k kind) String() string {
 // moves reports whether a command moves bytes between regions.
 func (k kind) moves() bool { return k == kindPut || k == kindGet || k == kindPutSignal }
 
-// Of the words of a command, and of the board.
+// Bits of the words of a command, and of the board.
 const (
 	placeMask = 1<<abi.ProxyPlaceBits - 1
 	peMask    = 1<<abi.ProxyPEBits - 1
@@ -41,25 +41,25 @@ const (
 	lapBit    = 1 << abi.ProxyLapShift
 )
 
-// A command is what a GPU wants done.
+// A command is an operation that a GPU requests.
 type command struct {
 	kind     kind
 	detailed bool
 	pe       uint32
 	remote   uint64 // offset in the PE's region
-	local    uint64 // an address as the GPU names it; without a detail, an offset in the first region
+	local    uint64 // an address in the GPU's address space; without a detail, an offset in the first region
 	bytes    uint64
 
 	atomic       uint8
-	word         uint8 // bytes of what an atomic changes
+	word         uint8 // size of an atomic's word
 	region       uint16
 	signalRegion uint16
 
 	value, compare, signal uint64
 }
 
-// decode reads the two words of a command, and its detail if it has one. It accepts any bits: the
-// builder checks what they say.
+// decode decodes the two words of a command, and its detail if it has one. It accepts any bits: the
+// builder validates them.
 func decode(first, second uint64, d *abi.ProxyDetail) command {
 	c := command{kind: kind(first >> abi.ProxyKindShift & kindMask), pe: uint32(first >> abi.ProxyPlaceBits & peMask),
 		detailed: first&abi.ProxyHasDetail != 0}
@@ -73,5 +73,5 @@ func decode(first, second uint64, d *abi.ProxyDetail) command {
 	return c
 }
 
-// lapOf is the parity of the lap of a position.
+// lapOf returns the parity of the lap of a position.
 func lapOf(position uint64, log int) bool { return position>>log&1 == 0 }

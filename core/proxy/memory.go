@@ -12,16 +12,16 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Memory is where a queue lies.
+// A Memory is the location of a queue.
 type Memory interface {
-	// shared gives zeros that both sides see.
+	// shared allocates zeroed memory that both sides access.
 	shared(n int) (span, error)
 
-	// private gives n bytes of the kernels' side. They begin with what fill returns for their address;
-	// the rest is zero.
+	// private allocates n bytes for the kernels' side. They start with what fill returns for their
+	// address; the rest is zero.
 	private(n int, fill func(at uint64) []byte) (span, error)
 
-	// hold keeps providers from waiting for kernels when they access this side's memory, until
+	// hold prevents providers from waiting for kernels when they access this side's memory, until
 	// release.
 	hold() (release func() error, err error)
 }
@@ -32,7 +32,7 @@ type span struct {
 	free         func() error
 }
 
-// OnHost is for kernels that are built for the CPU, and for tests.
+// OnHost returns host memory, for kernels built for the CPU and for tests.
 func OnHost() Memory { return hostMemory{} }
 
 type hostMemory struct{}
@@ -56,8 +56,8 @@ func (m hostMemory) private(n int, fill func(at uint64) []byte) (span, error) {
 
 func (hostMemory) hold() (release func() error, err error) { return func() error { return nil }, nil }
 
-// OnGPU is for kernels of a GPU: the ring is in pinned host memory, and the words that only kernels
-// use are in the GPU's own.
+// OnGPU returns memory for kernels of a GPU: the ring is in pinned host memory, and the words that
+// only kernels use are in GPU memory.
 func OnGPU(d *device.Device) Memory { return gpuMemory{d} }
 
 type gpuMemory struct{ d *device.Device }

@@ -7,24 +7,23 @@ import "time"
 // firstSleep is the shortest sleep.
 const firstSleep = 50 * time.Microsecond
 
-// looks is the number of turns between two looks at the clock.
+// looks is the number of turns between two reads of the clock.
 const looks = 16
 
-// A pause computes how long to sleep after a turn without work: not at all until spin has passed
-// since the last work, and then twice as long each time, up to most. The other fields begin as
-// zero.
+// A pause computes how long to sleep after a turn without work: 0 until spin has passed since the
+// last work, then doubling up to most. The other fields start at zero.
 type pause struct {
 	spin, most time.Duration
 
 	turns int
-	since time.Duration // when the first turn without work was; 0: not known
+	since time.Duration // time of the first turn without work; 0: unset
 	sleep time.Duration
 }
 
-// work notes that there was work.
+// work records that there was work.
 func (p *pause) work() { p.turns, p.since, p.sleep = 0, 0, 0 }
 
-// next is how long to sleep now; 0: look again. It calls now at some turns only.
+// next returns how long to sleep now; 0: poll again. It calls now only on some turns.
 func (p *pause) next(now func() time.Duration) time.Duration {
 	if p.turns++; p.turns%looks != 0 && p.sleep == 0 {
 		return 0

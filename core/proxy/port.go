@@ -16,13 +16,13 @@ import (
 	"mori/core/internal/sys/thread"
 )
 
-// portEntries is how many completions a port holds. Never more ops are pending.
+// portEntries is the capacity of a port's completion queue, and the limit of pending ops.
 const portEntries = 4096
 
 // A Port is an endpoint for reliable datagrams, with its fabric, domain, completion queue, address
 // vector and registrations.
 type Port struct {
-	Info *fabric.Info // of the endpoint
+	Info *fabric.Info // address of the endpoint
 
 	fab fabric.Fabric
 	dom fabric.Domain
@@ -38,14 +38,14 @@ type Port struct {
 	closed  bool
 }
 
-// A source is what endpoints are opened from: a registry of core, or a provider.
+// A source opens endpoints: a registry of core, or a provider.
 type source interface {
 	GetInfo(ctx context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error)
 	Open(ctx context.Context, in *fabric.Info) (fabric.Fabric, error)
 }
 
-// Open opens the first endpoint that fits the hints and has the capabilities that a queue needs.
-// hints.Src is where it listens.
+// Open opens the first endpoint that matches the hints and has the capabilities that a queue needs.
+// It listens at hints.Src.
 func Open(ctx context.Context, from source, hints *fabric.Info) (_ *Port, err error) {
 	want := hints.Clone()
 	want.EPType = fabric.EPRDM
@@ -86,10 +86,10 @@ func Open(ctx context.Context, from source, hints *fabric.Info) (_ *Port, err er
 	return p, err
 }
 
-// Name is the port's address, for its peers.
+// Name returns the port's address, for its peers.
 func (p *Port) Name() fabric.Addr { return p.name }
 
-// A Region is memory that was registered: Raw is for peers, Desc for Local.
+// A Region is registered memory: Raw is for peers, Desc for Local.
 type Region struct {
 	Raw  []byte
 	Desc fabric.MRDesc
@@ -98,7 +98,7 @@ type Region struct {
 
 var regionIDs atomic.Uint64
 
-// Register lets peers, and this side's commands, access a buffer until the port is closed.
+// Register gives peers and this side's commands access to a buffer until the port is closed.
 func (p *Port) Register(buf fabric.Buffer) (Region, error) {
 	key := fabric.RegionKey{ID: regionIDs.Add(1)}
 	_, _ = rand.Read(key.Secret[:]) // never fails
@@ -135,7 +135,7 @@ type Shown struct {
 	Host bool // host memory
 }
 
-// Reach returns the peer with that name, whose regions are as it describes them.
+// Reach returns the peer with that name and the regions that it described.
 func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
 	numbers, err := p.av.Insert(name)
 	if err != nil {
@@ -155,8 +155,8 @@ func (p *Port) Reach(name fabric.Addr, regions []Shown) (Peer, error) {
 	return peer, nil
 }
 
-// Write writes all of a local buffer to the begin of a peer's first region and waits until it is
-// there. It may only be called before a queue uses the port.
+// Write writes all of a local buffer to the start of a peer's first region and waits for
+// completion. Call it only before a queue uses the port.
 func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
 	if len(peer.Regions) == 0 || peer.Regions[0].Len < from.Len {
 		return fmt.Errorf("write %d bytes to a peer: %w", from.Len, fabric.ErrRange)
@@ -185,9 +185,9 @@ func (p *Port) Write(ctx context.Context, peer Peer, from Local) error {
 	}
 }
 
-// Puts has the calling thread post count writes of bytes each, window of them at a time: the
+// Puts posts count writes of bytes each on the calling thread, with window of them pending: the
 // yardstick of a proxy over this port. Write k goes from k*bytes of the local buffer to k*bytes of
-// the peer's first region. It may only be called before a queue uses the port.
+// the peer's first region. Call it only before a queue uses the port.
 func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, count, window int) (time.Duration, error) {
 	all := uint64(count) * bytes
 	if len(peer.Regions) == 0 || peer.Regions[0].Len < all || from.Len < all || window < 1 || bytes == 0 {
@@ -223,7 +223,7 @@ func (p *Port) Puts(ctx context.Context, peer Peer, from Local, bytes uint64, co
 	return time.Since(began), nil
 }
 
-// Close ends all pending ops and closes the endpoint with all that belongs to it.
+// Close ends all pending ops and closes the endpoint with everything that belongs to it.
 func (p *Port) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -20,26 +20,26 @@ import (
 type Queue struct {
 	cfg    Config
 	log    int
-	held   func() error // the Memory's release
-	shared span         // ring, details, results, board, status, and what only the host uses
-	own    span         // the words of kernels
+	held   func() error // releases the Memory's hold
+	shared span         // ring, details, results, board, status, and the host's own words
+	own    span         // words of kernels
 	places places
-	words  Region // of operands and results
+	words  Region // operands and results
 
 	worker worker
 	local  atomic.Pointer[[]Local]
-	errors []atomic.Pointer[error] // by PE: the first
+	errors []atomic.Pointer[error] // by PE: the first error
 	resets chan int
 
 	stop    atomic.Bool
-	news    memory.ParkWord // changes when there may be something to do
+	news    memory.ParkWord // changes when there may be work
 	ended   chan struct{}
 	closing sync.Mutex
 	closed  bool
 	stats   counters
 }
 
-// places are what kernels and the host share, and the operands, which only the host uses.
+// places are the areas shared by kernels and the host, and the operands, which only the host uses.
 type places struct {
 	ring     []abi.ProxyCommand
 	details  []abi.ProxyDetail
@@ -49,14 +49,13 @@ type places struct {
 	status   []uint32 // by PE
 }
 
-// operands are the words of a pending command: the operand and what it is compared with.
+// operands are the words of a pending atomic: the operand and the compare value.
 type operands struct{ value, compare uint64 }
 
-// A plan has the offsets of the areas of the shared memory.
+// A plan has the offsets of the areas in shared memory.
 type plan struct{ ring, details, results, operands, board, status, end uint64 }
 
-// areaAlign keeps areas on lines of their own: nothing shares a line with what the other side
-// writes.
+// areaAlign keeps areas on separate lines, so that the two sides never write the same line.
 const areaAlign = 128
 
 func planOf(slots, peers int) plan {
@@ -80,7 +79,7 @@ func planOf(slots, peers int) plan {
 
 const operandBytes = 2 * 8
 
-// placesOf returns the areas of a plan that begins at an address.
+// placesOf returns the areas of a plan at an address.
 func placesOf(p plan, at uint64, slots, peers int) places {
 	return places{
 		ring: sys.Slice[abi.ProxyCommand](at+p.ring, slots), details: sys.Slice[abi.ProxyDetail](at+p.details, slots),
@@ -89,7 +88,7 @@ func placesOf(p plan, at uint64, slots, peers int) places {
 	}
 }
 
-// New makes a queue and starts to serve it.
+// New creates a queue and starts serving it.
 func New(cfg Config) (*Queue, error) {
 	q, err := build(cfg)
 	if err != nil {
@@ -103,7 +102,7 @@ func New(cfg Config) (*Queue, error) {
 	return q, nil
 }
 
-// build makes a queue without starting its thread.
+// build creates a queue without starting its thread.
 func build(cfg Config) (_ *Queue, err error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -138,13 +137,13 @@ func build(cfg Config) (_ *Queue, err error) {
 	return q, nil
 }
 
-// The words of kernels: the description of the queue, State, and a half word for each slot.
+// The words of kernels: the queue's description, State, and a 4-byte word per slot.
 const (
 	stateAt = (abi.ProxyQueueBytes + areaAlign - 1) / areaAlign * areaAlign
 	busyAt  = stateAt + abi.ProxyStateBytes
 )
 
-// describe is the description of the queue for kernels, whose own words are at own.
+// describe returns the queue's description for kernels, whose words are at own.
 func (q *Queue) describe(p plan, own uint64) []byte {
 	d := q.shared.device
 	return abi.Bytes(&abi.ProxyQueue{
@@ -154,11 +153,11 @@ func (q *Queue) describe(p plan, own uint64) []byte {
 	})
 }
 
-// Device is the address of the queue for kernels.
+// Device returns the address of the queue for kernels.
 func (q *Queue) Device() uint64 { return q.own.device }
 
-// SetLocal changes the memory that commands may use. The first must stay where it is: kernels have
-// its address.
+// SetLocal replaces the memory that commands may use. The first memory must not move, because
+// kernels have its address.
 func (q *Queue) SetLocal(all []Local) error {
 	if len(all) == 0 || all[0].at() != q.cfg.Local[0].at() {
 		return fmt.Errorf("the first local region moved: %w", ErrConfig)
@@ -167,7 +166,7 @@ func (q *Queue) SetLocal(all []Local) error {
 	return nil
 }
 
-// Err is why a PE takes no more commands, nil if it does.
+// Err returns why a PE accepts no more commands, nil if it does.
 func (q *Queue) Err(pe int) error {
 	if pe < 0 || pe >= len(q.errors) {
 		return fmt.Errorf("PE %d of %d: %w", pe, len(q.errors), ErrConfig)
@@ -178,7 +177,7 @@ func (q *Queue) Err(pe int) error {
 	return nil
 }
 
-// Reset lets a PE take commands again after an error: those that come after.
+// Reset enables a PE after an error, for new commands.
 func (q *Queue) Reset(pe int) error {
 	if pe < 0 || pe >= len(q.errors) {
 		return fmt.Errorf("reset PE %d of %d: %w", pe, len(q.errors), ErrConfig)
@@ -197,14 +196,14 @@ func (q *Queue) Reset(pe int) error {
 	return nil
 }
 
-// A Report describes a wait of a kernel that reached its limit.
+// A Report describes a kernel's wait that timed out.
 type Report struct {
-	Ticket, Ended uint64 // the command that it waited for, and how many had ended
+	Ticket, Ended uint64 // the command that it waited for, and the number of completed ones
 	PE            uint32
-	Count         uint32 // such waits; the other fields describe the first
+	Count         uint32 // number of such waits; the other fields describe the first
 }
 
-// Report describes the waits that reached their limit; false without one.
+// Report returns the report of waits that timed out; false if there is none.
 func (q *Queue) Report() (Report, bool) {
 	r := &q.places.board.Report
 	if atomic.LoadUint32(&r.Ready) == 0 {
@@ -217,10 +216,10 @@ func (q *Queue) Report() (Report, bool) {
 // counters are written by the thread and read by others.
 type counters struct{ commands, bytes, failed, naps atomic.Uint64 }
 
-// Stats counts what a queue has done.
+// Stats counts a queue's work.
 type Stats struct{ Commands, Bytes, Failed, Naps uint64 }
 
-// Stats counts the commands that were taken, their bytes, those that failed, and sleeps.
+// Stats returns the counts of commands, bytes, failures and sleeps.
 func (q *Queue) Stats() Stats {
 	s := &q.stats
 	return Stats{s.commands.Load(), s.bytes.Load(), s.failed.Load(), s.naps.Load()}

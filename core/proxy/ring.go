@@ -8,27 +8,27 @@ import (
 	"mori/native/abi"
 )
 
-// A pendingCommand was read from the ring and has not ended.
+// A pendingCommand was read from the ring and has not completed.
 type pendingCommand struct {
 	pe    uint32
 	kind  kind
 	word  uint8
-	left  int // ops and requests that have not ended, plus one until all of them were made
+	left  int // incomplete ops and requests, plus one until all have been built
 	bytes uint64
 	done  bool
 }
 
-// A ring is the host's side of the ring that kernels post to: what to read next, and which commands
-// have not ended. Only the queue's thread uses it.
+// A ring is the host's side of the ring that kernels post to: the next command to read, and the
+// pending ones. Only the queue's thread uses it.
 type ring struct {
 	places  *places
 	log     int
 	pending []pendingCommand
 	next    uint64 // position of the next command to read
-	tail    uint64 // of the first that has not ended
-	bytes   uint64 // of pending puts and gets
+	tail    uint64 // position of the first pending command
+	bytes   uint64 // size of pending puts and gets
 
-	held  command // was read, and waits for others to end; see holds
+	held  command // the command was read, and waits for others; see holds
 	holds bool
 }
 
@@ -36,13 +36,13 @@ func (r *ring) slot(position uint64) uint64 { return position & uint64(len(r.pen
 
 func (r *ring) command(position uint64) *pendingCommand { return &r.pending[r.slot(position)] }
 
-// peek reads the next command, if all of it was written. take or hold follows.
+// peek reads the next command, if it is complete. Call take or hold next.
 func (r *ring) peek() (command, bool) {
 	if r.holds {
 		return r.held, true
 	}
 	if r.next-r.tail == uint64(len(r.pending)) {
-		return command{}, false // the command of the lap before is pending
+		return command{}, false // the command of the previous lap is pending
 	}
 	slot := r.slot(r.next)
 	words := &r.places.ring[slot]
@@ -65,7 +65,7 @@ func (r *ring) take(c *command) (position uint64) {
 	return position
 }
 
-// ended notes that one part of a command has ended. With the last part, the command has.
+// ended records that one part of a command has ended. The last part completes the command.
 func (r *ring) ended(position uint64) {
 	p := r.command(position)
 	if p.left--; p.left == 0 {
@@ -73,7 +73,7 @@ func (r *ring) ended(position uint64) {
 	}
 }
 
-// finish ends a command. The result of a fetch is valid once its ticket is there.
+// finish completes a command. The result of a fetch is valid once its ticket is stored.
 func (r *ring) finish(position uint64) {
 	p := r.command(position)
 	if p.kind == kindFetch {
@@ -87,10 +87,10 @@ func (r *ring) finish(position uint64) {
 	p.left, p.done = 0, true
 }
 
-// result is where the result of a fetch belongs.
+// result returns the address for the result of a fetch.
 func (r *ring) result(position uint64) *abi.ProxyResult { return &r.places.results[r.slot(position)] }
 
-// operand stores the words of a command where they stay until it has ended.
+// operand stores the words of a command until it completes.
 func (r *ring) operand(position, value, compare uint64) *operands {
 	o := &r.places.operands[r.slot(position)]
 	atomic.StoreUint64(&o.value, value)
@@ -98,8 +98,7 @@ func (r *ring) operand(position, value, compare uint64) *operands {
 	return o
 }
 
-// retire frees the slots of the commands that have ended, in the order of the ring, and reports
-// whether there were any.
+// retire frees the slots of completed commands, in ring order, and reports whether there were any.
 func (r *ring) retire() bool {
 	before := r.tail
 	for r.tail != r.next && r.command(r.tail).done {

@@ -14,7 +14,7 @@ import (
 	"mori/native/abi"
 )
 
-// batch is how many ops are submitted, and completions read, at a time.
+// batch is the number of ops submitted, and completions read, at a time.
 const batch = 64
 
 // A worker is the thread of a queue. A command passes the ring (read and checked), the builder
@@ -28,9 +28,9 @@ type worker struct {
 	executor *executor // nil without an atomic server
 	pause    pause
 
-	failed []bool // by PE: it takes no commands
-	errors int    // PEs that failed
-	closed bool   // the port is
+	failed []bool // by PE: it accepts no commands
+	errors int    // number of PEs that failed
+	closed bool   // the port is closed
 
 	got   [batch]fabric.Completion
 	entry fabric.ErrEntry
@@ -55,7 +55,7 @@ func (w *worker) run() {
 	}
 	for {
 		stop := w.q.stop.Load()
-		seen := w.q.news.Value.Load() // what comes after this ends a sleep
+		seen := w.q.news.Value.Load() // a later change ends a sleep
 		busy := w.turn(stop)
 		if stop && w.builder.made == 0 {
 			w.publish() // with abi.ProxyClosed
@@ -69,7 +69,7 @@ func (w *worker) run() {
 	}
 }
 
-// turn does all that can be done now, and reports whether there was anything.
+// turn does all available work, and reports whether there was any.
 func (w *worker) turn(stop bool) bool {
 	select {
 	case pe := <-w.q.resets:
@@ -89,7 +89,7 @@ func (w *worker) turn(stop bool) bool {
 	return taken+sent+ended > 0
 }
 
-// takeCommands reads commands while there are some, and room for their ops.
+// takeCommands reads commands while there are any, and there is room for their ops.
 func (w *worker) takeCommands() (n int) {
 	for ; n < batch && len(w.builder.ops) < batch && !w.closed; n++ {
 		c, ok := w.ring.peek()
@@ -105,8 +105,8 @@ func (w *worker) takeCommands() (n int) {
 	return n
 }
 
-// mustWait reports whether other commands have to end before this one is taken: too many bytes are
-// pending, or requests, which end with a reply and not with their op.
+// mustWait reports whether this command must wait for others: too many bytes are pending, or
+// requests, which end with a reply instead of their op.
 func (w *worker) mustWait(c *command) bool {
 	if w.ring.bytes > 0 && w.ring.bytes+c.bytes > w.q.cfg.Bytes && c.kind.moves() {
 		return true
@@ -123,8 +123,8 @@ func (w *worker) mustWait(c *command) bool {
 	return false
 }
 
-// take has the ops of a command made. The command of a PE that failed ends at once: its status says
-// why.
+// take builds the ops of a command. The command of a failed PE ends at once; its status has the
+// reason.
 func (w *worker) take(c *command) {
 	position := w.ring.take(c)
 	w.q.stats.commands.Add(1)
@@ -141,7 +141,7 @@ func (w *worker) take(c *command) {
 	w.ring.ended(position)
 }
 
-// publish shows kernels which commands have ended.
+// publish shows kernels which commands have completed.
 func (w *worker) publish() {
 	v := w.ring.tail
 	if w.errors > 0 {
@@ -153,7 +153,7 @@ func (w *worker) publish() {
 	atomic.StoreUint64(&w.q.places.board.Ended, v)
 }
 
-// submit gives the endpoint the ops that it takes and returns how many.
+// submit passes ops to the endpoint and returns how many it accepted.
 func (w *worker) submit() (sent int) {
 	ops := w.builder.ops
 	for sent < len(ops) {
@@ -162,7 +162,7 @@ func (w *worker) submit() (sent int) {
 		if errors.Is(err, fabric.ErrAgain) {
 			break
 		}
-		if err != nil { // of the first that is left
+		if err != nil { // context of the first one left
 			w.completed(ops[sent].Ctx, fmt.Errorf("submit: %w", err))
 			sent++
 		}
@@ -171,7 +171,7 @@ func (w *worker) submit() (sent int) {
 	return sent
 }
 
-// readCompletions returns how many there were.
+// readCompletions returns the number of completions.
 func (w *worker) readCompletions() (ended int) {
 	cq := w.q.cfg.Port.cq
 	for !w.closed {
@@ -207,7 +207,7 @@ func (w *worker) abandon() {
 	for p := w.ring.tail; p != w.ring.next; p++ {
 		if c := w.ring.command(p); !c.done && c.left > 0 {
 			w.fail(c.pe, ErrClosed)
-			if !c.done { // the end of its request was not all
+			if !c.done { // its request was only a part of it
 				w.ring.finish(p)
 			}
 		}
@@ -232,8 +232,7 @@ func (w *worker) completed(position uint64, err error) {
 	w.ring.ended(position)
 }
 
-// closed replaces what a closing endpoint reports by ErrClosed: only Close of the port cancels its
-// ops.
+// closed replaces a closing endpoint's error by ErrClosed: only Close of the port cancels its ops.
 func closed(err error) error {
 	if errors.Is(err, fabric.ErrCanceled) || errors.Is(err, fabric.ErrClosed) {
 		return fmt.Errorf("%v: %w", err, ErrClosed)
@@ -241,7 +240,7 @@ func closed(err error) error {
 	return err
 }
 
-// notified handles a write of a peer to the atomic server, which may hold anything.
+// notified handles a peer's write to the atomic server, which may contain anything.
 func (w *worker) notified(data uint64) {
 	if w.executor == nil {
 		return
@@ -282,7 +281,7 @@ func (w *worker) replied(pe uint32, slot int) {
 	w.ring.ended(position)
 }
 
-// sendReplies queues the replies that executors have.
+// sendReplies queues the executors' replies.
 func (w *worker) sendReplies() (n int) {
 	if w.executor == nil || w.closed {
 		return 0
@@ -298,7 +297,7 @@ func (w *worker) sendReplies() (n int) {
 	return n
 }
 
-// fail makes a PE take no commands. It will not reply to requests, or nobody waits for its replies.
+// fail disables a PE. It will not reply to requests, or no command waits for its replies.
 func (w *worker) fail(pe uint32, err error) {
 	w.q.stats.failed.Add(1)
 	if int(pe) >= len(w.failed) || w.failed[pe] {
@@ -312,7 +311,7 @@ func (w *worker) fail(pe uint32, err error) {
 	w.requests.drop(pe, w.ring.ended)
 }
 
-// statusOf is the errno that kernels see of an error.
+// statusOf returns the errno that kernels see for an error.
 func statusOf(err error) uint32 {
 	for e := err; e != nil; {
 		if n, ok := e.(fabric.Errno); ok && n > 0 {
@@ -328,7 +327,7 @@ func statusOf(err error) uint32 {
 	return uint32(fabric.ErrOther)
 }
 
-// reset lets a PE take commands again.
+// reset enables a PE again.
 func (w *worker) reset(pe int) {
 	if w.failed[pe] {
 		w.failed[pe] = false
@@ -339,8 +338,8 @@ func (w *worker) reset(pe int) {
 	}
 }
 
-// rest waits for the next command or completion, for a bounded time. seen is the queue's news
-// before the last turn began.
+// rest waits for the next command or completion, for a bounded time. seen is the value of the
+// queue's news before the last turn.
 func (w *worker) rest(seen uint32) {
 	q := w.q
 	sleep := w.pause.next(func() time.Duration { return time.Since(began) })
@@ -355,7 +354,7 @@ func (w *worker) rest(seen uint32) {
 	q.news.Park(seen, sleep)
 }
 
-// ready looks for a command once more before a sleep.
+// ready checks for a command once more before a sleep.
 func (w *worker) ready() bool {
 	_, ok := w.ring.peek()
 	return ok && !w.ring.holds

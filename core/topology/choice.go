@@ -12,20 +12,20 @@ import (
 	"mori/core/config"
 )
 
-// A Choice is what people set about which NICs are used.
+// A Choice is the user's settings about NICs.
 type Choice struct {
 	Devices  string // MORI_RDMA_DEVICES: "a,b:2" for these in this order, "^a,b" for all others, "" for all
 	HostNIC  int    // MORI_IO_RDMA_NIC_IDX: the index of the only NIC for host memory; -1 for none
 	Affinity bool   // MORI_IO_RAIL_AFFINITY: both ends of a transfer use NICs of the same index
 	Static   bool   // MORI_DISABLE_TOPO: NICs in order, GPU n begins with NIC n, wherever they are
 
-	// Turn says which comes first of NICs that are as near to host memory. Processes of a host that
-	// pass different ones share them out.
+	// Turn selects which of equally near NICs comes first for host memory. Processes of a host that
+	// pass different turns spread over them.
 	Turn int
 }
 
-// Configured reads the settings. The error names malformed ones, for the log; the
-// result has their defaults.
+// Configured reads the settings. The error names malformed ones, for the log; they get their
+// defaults in the result.
 func Configured() (Choice, error) {
 	pin, err := config.Int(config.IORDMANICIdx, -1, 0, 1<<16)
 	return Choice{
@@ -34,7 +34,7 @@ func Configured() (Choice, error) {
 	}, err
 }
 
-// A device list as it is written: names, and whether they are the ones to leave out.
+// A device list: names, and whether they are excluded.
 type deviceList struct {
 	names   []string
 	exclude bool
@@ -61,7 +61,7 @@ func parseDevices(s string) (deviceList, error) {
 	return l, nil
 }
 
-// named reports whether a name of a list means the port: a device means all of its ports.
+// named reports whether a name of a list matches the port; a device name matches all its ports.
 func (r RDMA) named(name string) bool {
 	device, port, ok := strings.Cut(name, ":")
 	if device != r.Device {
@@ -71,8 +71,8 @@ func (r RDMA) named(name string) bool {
 	return !ok || err == nil && n == r.Port
 }
 
-// allowed is the ports that a list leaves, in the order of the list if it names them and of their
-// names if not.
+// allowed returns the ports that a list allows, in the order of the list if it names them, else by
+// name.
 func (l deviceList) allowed(ports []RDMA) ([]RDMA, error) {
 	if err := l.check(ports); err != nil {
 		return nil, err
@@ -91,8 +91,8 @@ func (l deviceList) allowed(ports []RDMA) ([]RDMA, error) {
 	return these, nil
 }
 
-// check refuses names that are not here. It is an error even in a list of what to leave out: a
-// misspelt name would let in what it was to keep out.
+// check returns an error for unknown names, also in an exclusion list: a misspelt name would allow
+// the port that it should exclude.
 func (l deviceList) check(ports []RDMA) error {
 	var unknown []string
 	for _, name := range l.names {
@@ -120,21 +120,21 @@ func namesOf(ports []RDMA) string {
 // A Rail is a NIC that transfers may use.
 type Rail struct {
 	RDMA
-	Index int `json:"index"` // among those that MORI_RDMA_DEVICES allows, usable or not
+	Index int `json:"index"` // index among the ports that MORI_RDMA_DEVICES allows, usable or not
 }
 
-// An Unused is a NIC that transfers do not use, and why.
+// An Unused is a NIC that transfers do not use, with the reason.
 type Unused struct {
 	RDMA
 	Why string `json:"why"`
 }
 
-// slowest is the part of the fastest port's speed under which a port is not used: bytes striped
-// over both would wait for it, and one that is much slower is there for management or is broken.
+// slowest is the fraction of the fastest port's speed below which a port is not used. Bytes striped
+// over both would wait for it, and a much slower port is for management or broken.
 const slowest = 0.5
 
-// Rails returns which NICs transfers may use, in the order of their index, and why not the others.
-// A host without a NIC is no error here.
+// Rails returns the NICs that transfers may use, by index, and why the others are not used. A host
+// without a NIC is not an error.
 func (h *Host) Rails(o Choice) ([]Rail, []Unused, error) {
 	list, err := parseDevices(o.Devices)
 	if err != nil {
@@ -172,7 +172,7 @@ type common struct {
 	fastest float64
 }
 
-// mostly finds the link layer with the most speed in all, and the fastest port of it.
+// mostly finds the link layer with the highest total speed, and its fastest port.
 func mostly(ports []RDMA) common {
 	speed, fastest := map[string]float64{}, map[string]float64{}
 	var most common
@@ -190,9 +190,9 @@ func mostly(ports []RDMA) common {
 	return most
 }
 
-// unlike says why a port that would work is left out unless it is named: InfiniBand and Ethernet do
-// not connect, so that both in use would leave it to chance whether two hosts use the same one; and
-// a slow one holds up what is striped over it and others.
+// unlike returns why a working port is not used unless it is named. InfiniBand and Ethernet do not
+// connect, so with both in use two hosts might choose different ones. A slow port delays transfers
+// that are striped over it and others.
 func (c common) unlike(p RDMA, slowToo bool) string {
 	switch {
 	case p.Link != c.link:
@@ -203,7 +203,7 @@ func (c common) unlike(p RDMA, slowToo bool) string {
 	return ""
 }
 
-// unfit says why nothing can go through a port at all, "" if it can.
+// unfit returns why a port cannot be used at all, "" if it can.
 func unfit(p RDMA) string {
 	switch {
 	case p.Node != "" && p.Node != "CA":
@@ -223,7 +223,7 @@ func orUnknown(s string) string {
 	return s
 }
 
-// noRails is the error for a host where no NIC is left.
+// noRails is the error for a host without a usable NIC.
 func noRails(unused []Unused) error {
 	var errs []error
 	for _, u := range unused {

@@ -9,8 +9,8 @@ import (
 	"mori/core/internal/sys/thread"
 )
 
-// CPUs lists the processors that this process may run on, which a launcher may have bound it to:
-// those of its main thread.
+// CPUs lists the processors that this process's main thread may run on; a launcher may have bound
+// it to them.
 func CPUs() ([]int, error) {
 	cpus, err := thread.Affinity(os.Getpid())
 	if err != nil {

@@ -4,15 +4,13 @@ package topology
 
 import "slices"
 
-// deal gives each GPU of the host, in the order of h.GPUs, the position of its NIC in rails: one of
-// the nearest, and so that no NIC has two more GPUs than another one which is as near to any of its
-// GPUs.
+// deal assigns each GPU of the host, in the order of h.GPUs, the position of its NIC in rails: one
+// of its nearest. No NIC serves two GPUs more than another one that is as near to one of them.
 //
-// GPUs take the least used of their nearest NICs in turn. That alone may go wrong where they do not
-// see the same ones as nearest: an early GPU takes the only NIC of a later one. So chains of GPUs
-// then move on by one, each to another of its nearest NICs, while the chain ends at a NIC that has
-// at least two less than the one where it begins. Every chain makes the loads more even, so it
-// ends.
+// GPUs take the least used of their nearest NICs in turn. That alone can fail if GPUs have
+// different nearest NICs: an early GPU takes the only NIC of a later one. So chains of GPUs then
+// move on by one, each to another of its nearest NICs, while the chain's last NIC has at least two
+// GPUs less than its first. Every chain makes the loads more even, so this ends.
 func (h *Host) deal(rails []Rail) []int {
 	d := dealing{near: make([][]int, len(h.GPUs)), dealt: make([]int, len(h.GPUs)), load: make([]int, len(rails))}
 	for g := range h.GPUs {
@@ -62,10 +60,10 @@ func (d *dealing) improve() bool {
 	return false
 }
 
-// move looks, breadth first, for a rail with less load by two or more that GPUs can be passed on to
-// from one rail to the next.
+// move searches, breadth first, for a rail with a load lower by two or more, to which GPUs can be
+// passed on from rail to rail.
 func (d *dealing) move(from int) bool {
-	by := make(map[int]int) // the GPU by which a rail was reached
+	by := make(map[int]int) // the GPU through which a rail was reached
 	seen := []int{from}
 	for i := 0; i < len(seen); i++ {
 		for g, at := range d.dealt {

@@ -9,13 +9,12 @@ import (
 	"strings"
 )
 
-// A Distance is how far two devices of a host are from each other. The words are those of
-// nvidia-smi topo.
+// A Distance is the distance between two devices of a host, in the terms of nvidia-smi topo.
 type Distance int
 
-// From near to far. Unknown is behind all others.
+// From near to far; Unknown is last.
 const (
-	PIX     Distance = iota + 1 // one PCIe switch or less between them
+	PIX     Distance = iota + 1 // at most one PCIe switch between them
 	PXB                         // several PCIe switches, but not the host bridge
 	PHB                         // a PCIe host bridge, which is part of a CPU
 	NODE                        // several host bridges of one NUMA node
@@ -33,8 +32,8 @@ func (d Distance) String() string {
 // MarshalText is String, for JSON.
 func (d Distance) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
-// A spot is where a device is: its way on the PCI bus, "pci0000:15/0000:15:01.0/0000:16:00.0" from
-// the root to itself, and its NUMA node.
+// A spot is a device's location: its path on the PCI bus, "pci0000:15/0000:15:01.0/0000:16:00.0"
+// from the root to the device, and its NUMA node.
 type spot struct {
 	path string
 	numa int
@@ -50,8 +49,8 @@ func (h *Host) between(a, b spot) Distance {
 	for shared < min(len(x), len(y)) && x[shared] == y[shared] {
 		shared++
 	}
-	// Behind the last bridge that both have come the device, and before it the port of the switch that
-	// it hangs on, if it hangs on one. More than these two is another switch.
+	// After the last common bridge comes the device, and before it the port of its switch, if it
+	// has one. More than these two means another switch.
 	rest := max(len(x), len(y)) - shared
 	switch {
 	case shared == 0:
@@ -64,8 +63,8 @@ func (h *Host) between(a, b spot) Distance {
 	return PXB
 }
 
-// nodes compares by NUMA node alone. A host with one node puts everything there, whatever its
-// devices say.
+// nodes compares NUMA nodes only. On a host with one node all devices are there, whatever they
+// report.
 func (h *Host) nodes(a, b spot) Distance {
 	switch {
 	case len(h.NUMA) == 1:
@@ -78,7 +77,7 @@ func (h *Host) nodes(a, b spot) Distance {
 	return SYS
 }
 
-// gpuDistance is how far the NIC is from a GPU, Unknown if this host does not have that GPU.
+// gpuDistance returns the NIC's distance from a GPU, Unknown if this host does not have that GPU.
 func (h *Host) gpuDistance(gpu string, nic RDMA) Distance {
 	at := h.gpuIndex(gpu)
 	if at < 0 {
@@ -95,8 +94,8 @@ func (h *Host) gpuIndex(bus string) int {
 func (g GPU) spot() spot  { return spot{g.Path, g.NUMA} }
 func (r RDMA) spot() spot { return spot{r.Path, r.NUMA} }
 
-// BusID writes a PCI address as the kernel does: "00000000:1B:00.0", which NVIDIA's tools write, is
-// "0000:1b:00.0".
+// BusID formats a PCI address as the kernel does: "00000000:1B:00.0", as NVIDIA's tools write it,
+// becomes "0000:1b:00.0".
 func BusID(s string) string {
 	s = strings.ToLower(strings.TrimSpace(s))
 	if domain, rest, ok := strings.Cut(s, ":"); ok && len(domain) == 8 && strings.HasPrefix(domain, "0000") {
@@ -110,8 +109,8 @@ var (
 	pciDevice = regexp.MustCompile(`^[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]$`)
 )
 
-// pciPath takes the PCI part out of a path in sysfs: roots and devices, "" without one. What
-// is around it differs: buses of virtual machines before, drivers behind.
+// pciPath extracts the PCI part of a sysfs path: roots and devices, "" without one. Virtual
+// machines add buses before it, drivers add parts after it.
 func pciPath(link string) string {
 	var parts []string
 	for _, part := range strings.Split(path.Clean(link), "/") {
@@ -125,7 +124,7 @@ func pciPath(link string) string {
 	return strings.Join(parts, "/")
 }
 
-// lastDevice is the address of the device that a path leads to.
+// lastDevice returns the address of the device at the end of a path.
 func lastDevice(pci string) string {
 	if pci == "" {
 		return ""

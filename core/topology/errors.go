@@ -4,8 +4,8 @@ package topology
 
 import "errors"
 
-// Callers distinguish these with errors.Is; the text around them names the devices.
+// The errors that callers check for with errors.Is; their text names the devices.
 var (
-	ErrNoNIC   = errors.New("no usable RDMA device")       // no device, or each is left out for a reason that the text gives
-	ErrUnknown = errors.New("unknown RDMA device or port") // a setting names what this host does not have
+	ErrNoNIC   = errors.New("no usable RDMA device")       // no device, or none that can be used, with the reasons
+	ErrUnknown = errors.New("unknown RDMA device or port") // a setting names a device that this host does not have
 )

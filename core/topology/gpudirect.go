@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// peerMemoryModules let NICs at the memory of GPUs, each by its own way into the RDMA core.
+// peerMemoryModules give NICs access to GPU memory, each by its own interface of the RDMA core.
 var peerMemoryModules = []string{"nvidia_peermem", "nv_peer_mem", "ib_peer_mem"}
 
-// dmabufRelease is the kernel from which on RDMA takes dma-bufs.
+// dmabufRelease is the first kernel whose RDMA stack supports dma-buf.
 const dmabufRelease = "5.12"
 
-// GPUDirect reports whether NICs can reach the memory of h's GPUs, by the kernel and its modules in
-// root, or why not. Whether a certain NIC does is only known when a GPU's memory is registered.
+// GPUDirect reports whether NICs can access the memory of h's GPUs, judged by the kernel and its
+// modules in root, or why not. Whether a particular NIC can is known only when GPU memory is
+// registered.
 func (h *Host) GPUDirect(root fs.FS) (can bool, why string) {
 	if len(h.GPUs) == 0 {
 		return false, "there is no GPU on this host"
@@ -38,7 +39,7 @@ func (h *Host) GPUDirect(root fs.FS) (can bool, why string) {
 	return false, "NICs cannot access GPU memory: no peer memory module is loaded, and this GPU driver does not support dma-buf"
 }
 
-// GPUDirectRemedy is what would let NICs at the memory of h's GPUs.
+// GPUDirectRemedy returns what would give NICs access to the memory of h's GPUs.
 func (h *Host) GPUDirectRemedy() string {
 	if slices.Contains(h.Drivers, "nvidia") {
 		return "modprobe nvidia-peermem, or install the open kernel module of the driver; until then GPU memory passes through host memory"
@@ -46,13 +47,13 @@ func (h *Host) GPUDirectRemedy() string {
 	return "load the GPU's driver with dma-buf on Linux " + dmabufRelease + " or newer; until then GPU memory passes through host memory"
 }
 
-// Loaded reports whether the kernel of root has a module.
+// Loaded reports whether a module is loaded in the kernel of root.
 func Loaded(root fs.FS, module string) bool {
 	_, err := fs.Stat(root, "sys/module/"+module)
 	return err == nil
 }
 
-// openNVIDIA reports whether the driver is the open kernel module, which alone exports memory by
+// openNVIDIA reports whether the driver is the open kernel module, the only one that supports
 // dma-buf.
 func openNVIDIA(root fs.FS) bool {
 	version, _ := fs.ReadFile(root, "proc/driver/nvidia/version")

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Facts about vendors' parts that the parts do not report themselves.
+// Facts about vendors' devices that the devices do not report themselves.
 
-// rdmaModules are the modules that make RDMA devices, by the driver of the network card below.
+// rdmaModules maps drivers of network cards to the kernel modules that create their RDMA devices.
 var rdmaModules = map[string]string{"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "bnxt_en": "bnxt_re", "ionic": "ionic_rdma", "ice": "irdma"}
 
-// RDMAModule is the kernel module that makes RDMA devices of network cards with this driver, "" if
-// none is known.
+// RDMAModule returns the kernel module that creates RDMA devices for network cards with this
+// driver, "" if unknown.
 func RDMAModule(driver string) string { return rdmaModules[driver] }
 
-// firmwareFloors are the least versions that public reports of mori's users call good, by PCI
-// vendor and part (0: any), for the branch of versions that begins so, or for all.
+// firmwareFloors are the oldest versions that public reports of mori's users call good, by PCI
+// vendor and part (0: any), for the branch of versions with this prefix, or for all.
 var firmwareFloors = []struct {
 	vendor, part  uint32
 	branch, least string
@@ -27,7 +27,7 @@ var firmwareFloors = []struct {
 	{0x1dd8, 0, "", "1.117.5"}, // AMD Pollara
 }
 
-// FirmwareFloor is the least firmware that is known good for an RDMA device, if its own is older;
+// FirmwareFloor returns the oldest firmware known to work for an RDMA device, if its own is older;
 // else "".
 func FirmwareFloor(vendor, part uint32, firmware string) string {
 	for _, f := range firmwareFloors {
@@ -42,7 +42,7 @@ func FirmwareFloor(vendor, part uint32, firmware string) string {
 	return ""
 }
 
-// olderThan compares the numbers of versions, up to what is no number.
+// olderThan compares the numbers of versions, up to the first part that is not a number.
 func olderThan(version, least string) bool {
 	a, b := strings.Split(version, "."), strings.Split(least, ".")
 	for i, want := range b {

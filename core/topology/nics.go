@@ -10,29 +10,29 @@ import (
 	"mori/core/config"
 )
 
-// A Place is where memory is: on a GPU, or on a NUMA node of the host. AtGPU and OnNode make one.
+// A Place is where memory is: on a GPU, or on a NUMA node of the host. Use AtGPU or OnNode.
 type Place struct {
-	GPU  string // PCI address, "" for memory of the host
-	NUMA int    // -1 = not known
+	GPU  string // PCI address, "" for host memory
+	NUMA int    // -1 = unknown
 }
 
-// AtGPU is the memory of the GPU with a PCI address.
+// AtGPU is the place of the memory of the GPU with a PCI address.
 func AtGPU(bus string) Place { return Place{GPU: BusID(bus), NUMA: -1} }
 
-// OnNode is memory of the host; -1 where the node is not known. core/memory knows that of an
+// OnNode is the place of host memory; -1 if the node is unknown. core/memory finds the node of an
 // address.
 func OnNode(node int) Place { return Place{NUMA: node} }
 
-// A Pick is a NIC for some memory.
+// A Pick is a NIC chosen for some memory.
 type Pick struct {
 	Rail
 	Distance Distance `json:"distance"`
 	Why      string   `json:"why"`
 }
 
-// NICsFor picks up to so many NICs for transfers to and from memory at a place, the best first,
-// with the reason for each. It gives fewer where there are not as many, and an error that wraps
-// ErrNoNIC without any.
+// NICsFor chooses up to n NICs for transfers to and from memory at a place, the best first, each
+// with its reason. It returns fewer if the host has fewer, and an error that wraps ErrNoNIC if it
+// has none.
 func (h *Host) NICsFor(near Place, want int, o Choice) ([]Pick, error) {
 	if want < 1 {
 		return nil, fmt.Errorf("pick %d NICs: want 1 or more", want)
@@ -54,7 +54,7 @@ func (h *Host) NICsFor(near Place, want int, o Choice) ([]Pick, error) {
 	return h.byDistance(rails, near, want, o.Turn), nil
 }
 
-// pinned is the one NIC that the settings name for host memory.
+// pinned returns the NIC that the settings name for host memory.
 func pinned(rails []Rail, unused []Unused, o Choice) ([]Pick, error) {
 	at := slices.IndexFunc(rails, func(r Rail) bool { return r.Index == o.HostNIC })
 	if at >= 0 {
@@ -71,7 +71,7 @@ func pinned(rails []Rail, unused []Unused, o Choice) ([]Pick, error) {
 		config.IORDMANICIdx, o.HostNIC, namesOf(there), rails[0].Index, rails[len(rails)-1].Index, ErrUnknown)
 }
 
-// inOrder gives the n-th GPU the n-th NIC and those behind it.
+// inOrder gives the n-th GPU the n-th NIC and the following ones.
 func (h *Host) inOrder(rails []Rail, near Place, want, turn int) []Pick {
 	first := turn
 	if at := h.gpuIndex(near.GPU); at >= 0 {
@@ -85,8 +85,8 @@ func (h *Host) inOrder(rails []Rail, near Place, want, turn int) []Pick {
 	return picks
 }
 
-// byDistance puts the nearest first. Of those as near, the one that this GPU was dealt comes first,
-// and the ones behind it in a circle, so that the second NICs are shared out as the first ones are.
+// byDistance puts the nearest NICs first. Among equally near ones, the NIC assigned to this GPU
+// comes first, followed by the others in a circle, so that second NICs are shared like first ones.
 func (h *Host) byDistance(rails []Rail, near Place, want, turn int) []Pick {
 	first := turn
 	gpu := h.gpuIndex(near.GPU)
@@ -106,7 +106,7 @@ func (h *Host) byDistance(rails []Rail, near Place, want, turn int) []Pick {
 		picks[i] = Pick{Rail: r, Distance: h.distance(near, r.RDMA)}
 	}
 	slices.SortStableFunc(picks, func(a, b Pick) int { return cmp.Compare(a.Distance, b.Distance) })
-	if gpu < 0 { // the circle begins anew among the nearest, or turns would fall on the same one behind a gap
+	if gpu < 0 { // the circle restarts among the nearest; otherwise turns would fall on the same NIC after a gap
 		near := nearest(picks)
 		slices.SortStableFunc(picks[:near], func(a, b Pick) int { return a.Index - b.Index })
 		rotate(picks[:near], modulo(turn, near))
@@ -121,7 +121,7 @@ func (h *Host) byDistance(rails []Rail, near Place, want, turn int) []Pick {
 	return picks
 }
 
-// nearest counts the first picks that are as near as the first.
+// nearest counts the picks that are as near as the first.
 func nearest(picks []Pick) int {
 	n := slices.IndexFunc(picks, func(p Pick) bool { return p.Distance != picks[0].Distance })
 	if n < 0 {
@@ -144,7 +144,7 @@ func (h *Host) distance(near Place, nic RDMA) Distance {
 	return h.nodes(spot{numa: near.NUMA}, nic.spot())
 }
 
-// why says in words what a distance means for the place.
+// why describes a distance for the place.
 func (h *Host) why(near Place, gpu int, p Pick) string {
 	switch {
 	case near.GPU != "" && gpu < 0:
@@ -161,7 +161,7 @@ func (h *Host) why(near Place, gpu int, p Pick) string {
 	return fmt.Sprintf("%s from GPU %s: %s", p.Distance, near.GPU, p.Distance.words())
 }
 
-// words is what a distance says about what lies between.
+// words describes what lies between at a distance.
 func (d Distance) words() string {
 	switch d {
 	case PIX:

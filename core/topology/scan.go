@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Host is what a machine has according to the kernel's file systems.
+// A Host is a machine, as the kernel's file systems describe it.
 type Host struct {
 	CPUModel string   `json:"cpu_model"`
 	CPUs     int      `json:"cpus"` // logical, online
@@ -32,8 +32,8 @@ type Node struct {
 type NIC struct {
 	Name  string `json:"name"`
 	State string `json:"state"` // "up", "down", "unknown"
-	Mbps  int    `json:"mbps"`  // 0 = not known
-	NUMA  int    `json:"numa"`  // -1 = not known
+	Mbps  int    `json:"mbps"`  // 0 = unknown
+	NUMA  int    `json:"numa"`  // -1 = unknown
 }
 
 // A GPU is a display-class or accelerator PCI device of NVIDIA or AMD.
@@ -41,11 +41,10 @@ type GPU struct {
 	BusID  string `json:"bus_id"`
 	Vendor string `json:"vendor"`
 	NUMA   int    `json:"numa"`
-	Path   string `json:"-"` // its way on the PCI bus, as of RDMA
+	Path   string `json:"-"` // its path on the PCI bus, as in RDMA
 }
 
-// Scan reads the tree below root, which holds proc and sys as / does. What cannot be read is left
-// out.
+// Scan reads the tree below root, which contains proc and sys. It skips what it cannot read.
 func Scan(root fs.FS) *Host {
 	h := &Host{CPUs: countList(text(root, "sys/devices/system/cpu/online")), NUMA: []Node{}, NICs: []NIC{}, RDMA: []RDMA{}, GPUs: []GPU{}, Drivers: []string{}}
 	for _, line := range strings.Split(text(root, "proc/cpuinfo"), "\n") {
@@ -87,8 +86,8 @@ func (h *Host) scanNICs(root fs.FS) {
 	}
 }
 
-// PCI vendor ids, and the classes a GPU may have: display controllers (0x03) and processing
-// accelerators (0x12). From the PCI code and id assignment specification.
+// PCI vendor ids, and the classes of GPUs: display controllers (0x03) and processing accelerators
+// (0x12). From the PCI code and id assignment specification.
 var gpuVendors = map[string]string{"0x10de": "NVIDIA", "0x1002": "AMD"}
 
 func (h *Host) scanGPUs(root fs.FS) {

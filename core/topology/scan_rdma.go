@@ -23,16 +23,17 @@ type RDMA struct {
 	Port   int     `json:"port"`
 	State  string  `json:"state"`  // "ACTIVE", "DOWN"
 	Link   string  `json:"link"`   // "InfiniBand", "Ethernet"
-	Gbps   float64 `json:"gbps"`   // 0 = not known
+	Gbps   float64 `json:"gbps"`   // 0 = unknown
 	NetDev string  `json:"netdev"` // its network interface, "" if it has none here
-	BusID  string  `json:"bus_id"` // "" if it is no PCI device
-	NUMA   int     `json:"numa"`   // -1 = not known
-	Node   string  `json:"node"`   // "CA"; "RNIC" is iWARP; "" = not known
-	Fault  string  `json:"-"`      // why it cannot be used, whatever its state is; for Merge
-	Path   string  `json:"-"`      // its way on the PCI bus, from the root: "pci0000:15/0000:15:01.0/0000:18:00.0"
+	BusID  string  `json:"bus_id"` // "" if it is not a PCI device
+	NUMA   int     `json:"numa"`   // -1 = unknown
+	Node   string  `json:"node"`   // "CA"; "RNIC" is iWARP; "" = unknown
+	Fault  string  `json:"-"`      // why it cannot be used, regardless of its state; for Merge
+	Path   string  `json:"-"`      // its path on the PCI bus, from the root: "pci0000:15/0000:15:01.0/0000:18:00.0"
 }
 
-// Name is what MORI_RDMA_DEVICES calls the port: the device, and the number if that is not 1.
+// Name returns the port's name for MORI_RDMA_DEVICES: the device, and the port number if it is not
+// 1.
 func (r RDMA) Name() string {
 	if r.Port <= 1 {
 		return r.Device
@@ -65,7 +66,7 @@ func (h *Host) scanRDMA(root fs.FS) {
 	sortPorts(h.RDMA)
 }
 
-// portOf reads what differs between the ports of a device.
+// portOf reads the attributes that differ between the ports of a device.
 func portOf(root fs.FS, at string, p RDMA) RDMA {
 	port := fmt.Sprintf("%s/ports/%d", at, p.Port)
 	p.State, p.Link = afterColon(text(root, port+"/state")), text(root, port+"/link_layer")
@@ -75,19 +76,19 @@ func portOf(root fs.FS, at string, p RDMA) RDMA {
 	if dev := netDevOf(root, at, port, p.Port); dev != "" {
 		p.NetDev = dev
 	}
-	if p.Path == "" && p.NetDev != "" { // soft-RoCE and soft-iWARP are where the interface below is
+	if p.Path == "" && p.NetDev != "" { // soft-RoCE and soft-iWARP are where their interface is
 		p.Path, p.NUMA = whereIs(root, path.Join(netClass, p.NetDev))
 		p.BusID = lastDevice(p.Path)
 	}
 	return p
 }
 
-// gidsLookedAt bounds how many GIDs are asked for their interface: the first that is set has it,
-// and reading one that is not fails.
+// gidsLookedAt limits the GIDs whose interface is read. The first GID that is set has it; reading
+// an unset one fails.
 const gidsLookedAt = 8
 
-// netDevOf finds the interface of a port: that of its GIDs on Ethernet, else the one of the PCI
-// device with the port's number.
+// netDevOf finds the interface of a port: that of its GIDs on Ethernet, else the PCI device's
+// interface with the port's number.
 func netDevOf(root fs.FS, at, port string, number int) string {
 	for gid := range gidsLookedAt {
 		if dev := text(root, fmt.Sprintf("%s/gid_attrs/ndevs/%d", port, gid)); dev != "" {
@@ -106,7 +107,7 @@ func netDevOf(root fs.FS, at, port string, number int) string {
 	return ""
 }
 
-// whereIs finds the place of what a link in /sys/class or /sys/bus leads to.
+// whereIs finds the location of the target of a link in /sys/class or /sys/bus.
 func whereIs(root fs.FS, name string) (pci string, numa int) {
 	if links, ok := root.(interface{ ReadLink(string) (string, error) }); ok {
 		if to, err := links.ReadLink(name); err == nil {
@@ -119,7 +120,7 @@ func whereIs(root fs.FS, name string) (pci string, numa int) {
 	return pci, numa
 }
 
-// afterColon is the word of a value such as "4: ACTIVE".
+// afterColon returns the word of a value such as "4: ACTIVE".
 func afterColon(s string) string {
 	if _, word, ok := strings.Cut(s, ": "); ok {
 		return word
@@ -127,7 +128,7 @@ func afterColon(s string) string {
 	return s
 }
 
-// sortPorts orders by name as people count: mlx5_10 is behind mlx5_9.
+// sortPorts sorts names numerically: mlx5_10 comes after mlx5_9.
 func sortPorts(ports []RDMA) {
 	slices.SortStableFunc(ports, func(a, b RDMA) int {
 		if c := compareNames(a.Device, b.Device); c != 0 {
@@ -159,7 +160,7 @@ func compareNames(a, b string) int {
 	return len(a) - len(b)
 }
 
-// digits counts those that s begins with.
+// digits counts the digits at the start of s.
 func digits(s string) int {
 	n := 0
 	for n < len(s) && '0' <= s[n] && s[n] <= '9' {
@@ -168,8 +169,8 @@ func digits(s string) int {
 	return n
 }
 
-// Merge takes what a library knows of the RDMA ports in place of what sysfs does. Ports that sysfs
-// has too keep their place, the others have none. Ports that the library does not know are dropped.
+// Merge replaces sysfs's RDMA ports by those that a library knows. Ports that sysfs has too keep
+// their location, others have none. Ports that the library does not know are dropped.
 func (h *Host) Merge(told []RDMA) {
 	known := h.RDMA
 	h.RDMA = slices.Clone(told)

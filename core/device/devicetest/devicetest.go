@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package devicetest gives core/fabric/fabrictest memory on the devices that are here, real or
-// emulated (native/gpu/gputest):
+// Package devicetest gives core/fabric/fabrictest memory on the host's devices, real or emulated
+// (native/gpu/gputest):
 //
 //	func TestDevice(t *testing.T) {
 //		gputest.Need(t)
@@ -21,11 +21,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// patience is for a copy on a slow, busy machine.
+// patience is the time limit of a copy on a slow, busy machine.
 const patience = 30 * time.Second
 
-// Places are the first two devices, after a first use, since drivers open descriptors then that
-// stay.
+// Places returns the first two devices, after a first use, because drivers open descriptors then
+// and keep them.
 func Places(t *testing.T) []fabrictest.Place {
 	t.Helper()
 	devices, err := device.Devices()
@@ -48,7 +48,7 @@ type Memory struct {
 	mem *device.Memory
 }
 
-// Alloc makes n bytes on d until the test ends.
+// Alloc allocates n bytes on d until the test ends.
 func Alloc(tb testing.TB, d *device.Device, n int) *Memory {
 	tb.Helper()
 	m, err := d.Alloc(uint64(max(n, 1)))
@@ -65,12 +65,12 @@ func Alloc(tb testing.TB, d *device.Device, n int) *Memory {
 
 var kinds = map[device.Vendor]fabric.MemKind{device.CUDA: fabric.MemCUDA, device.HIP: fabric.MemHIP}
 
-// Buffer is all of it.
+// Buffer returns all of the memory.
 func (m *Memory) Buffer() fabric.Buffer {
 	return fabric.Buffer{Addr: m.mem.Addr(), Len: m.mem.Bytes(), Kind: kinds[m.dev.Vendor], Device: m.dev.Ordinal}
 }
 
-// Write fills it.
+// Write writes the memory.
 func (m *Memory) Write(b []byte) {
 	m.Helper()
 	m.move(len(b), func(s *device.Stream, host *device.HostMemory) error {
@@ -79,7 +79,7 @@ func (m *Memory) Write(b []byte) {
 	}, func(*device.HostMemory) {})
 }
 
-// Read gets what it has.
+// Read reads the memory.
 func (m *Memory) Read(b []byte) {
 	m.Helper()
 	m.move(len(b), func(s *device.Stream, host *device.HostMemory) error {
@@ -87,7 +87,7 @@ func (m *Memory) Read(b []byte) {
 	}, func(host *device.HostMemory) { copy(b, sys.Bytes(host.Addr(), len(b))) })
 }
 
-// move copies by pinned memory on a stream of its own.
+// move copies through pinned memory on its own stream.
 func (m *Memory) move(n int, begin func(*device.Stream, *device.HostMemory) error, end func(*device.HostMemory)) {
 	m.Helper()
 	if n == 0 {

@@ -20,8 +20,8 @@ type GPU struct {
 	MiB     uint64 `json:"mib"`
 	BusID   string `json:"bus_id"`
 	UUID    string `json:"uuid"`
-	Driver  int    `json:"driver"`  // its version, as the vendor numbers it
-	NUMA    int    `json:"numa"`    // -1 = not known
+	Driver  int    `json:"driver"`  // version, in the vendor's numbering
+	NUMA    int    `json:"numa"`    // -1 = unknown
 	Kernels string `json:"kernels"` // the compiled kernels that it gets: "sm_90.ptx", "" without any
 	Reach   string `json:"reach"`   // the memory of others that it reaches: "1, 2 by NVLink; 3 by PCIe"
 }

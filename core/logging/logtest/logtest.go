@@ -20,7 +20,7 @@ func Quiet() {
 	}
 }
 
-// wanted reports whether a variable of the environment asks for the log.
+// wanted reports whether an environment variable requests the log.
 func wanted(environ []string) bool {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")

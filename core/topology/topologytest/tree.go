@@ -44,7 +44,7 @@ func Tree(tb testing.TB, name string) fstest.MapFS {
 	return tree
 }
 
-// Parse makes the file system of a host that is written as the package says.
+// Parse creates the file system of a host from the package's text format.
 func Parse(text string) (fstest.MapFS, error) {
 	b := builder{tree: fstest.MapFS{}, uverbs: map[string]int{}}
 	b.file("sys/devices/system/cpu/online", "0-223")
@@ -71,13 +71,13 @@ type builder struct {
 
 func (b builder) file(name, text string) { b.tree[name] = &fstest.MapFile{Data: []byte(text + "\n")} }
 
-// link makes name lead to a path below sys.
+// link makes name a link to a path below sys.
 func (b builder) link(name, to string) {
 	up := strings.Repeat("../", strings.Count(name, "/")-1)
 	b.tree[name] = &fstest.MapFile{Mode: fs.ModeSymlink | 0o777, Data: []byte(up + to)}
 }
 
-// add makes the files of one line.
+// add creates the files of one line.
 func (b builder) add(kind, where string, words []string) error {
 	is := map[string]string{"node": "-1", "link": "InfiniBand", "state": "ACTIVE", "type": "CA", "port": "1"}
 	for _, word := range words {
@@ -128,7 +128,7 @@ func (b builder) numa(id string, is map[string]string) error {
 	return nil
 }
 
-// pci makes a PCI device and returns its folder below sys.
+// pci creates a PCI device and returns its folder below sys.
 func (b builder) pci(where, vendor, class, node string) string {
 	at := "devices/" + where
 	b.file("sys/"+at+"/vendor", vendor)
