@@ -6,7 +6,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from types import ModuleType
 
 from . import ep, io, plot, report, shmem
@@ -36,14 +35,12 @@ def main(argv: list[str]) -> int:
     try:
         try:
             suite = _SUITES[args.what][0].suite(args)
-            if args.plot and (why := plot.unavailable(args.plot)):
-                raise ValueError(why)
         except ValueError as err:
             parsers[args.what].error(str(err))
         return _run_all(suite, args)
     except (RemoteError, Unavailable, OSError) as err:
         print(f"mori bench: {err}", file=sys.stderr)
-        return 1
+    return 1
 
 
 def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
@@ -55,7 +52,7 @@ def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     add("--json", action="store_true", help="print one JSON object a line and nothing else")
     add("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
     number(parser, "--repeats", 9, "samples of each figure")
-    add("--plot", type=Path, metavar="FILE", help="draw the figures (needs matplotlib)")
+    plot.option(parser, "draw the figures (needs matplotlib)")
     add("--quick", action="store_true", help="little work in each sample: checks that everything runs, no more")
 
 

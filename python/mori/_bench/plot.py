@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -21,21 +22,27 @@ _LABELS = {
 }
 
 
-def unavailable(file: Path) -> str | None:
-    """Return why a plot cannot be written to a file, or None. Asked before the measurement."""
+def option(parser: argparse.ArgumentParser, meaning: str) -> None:
+    """Add --plot. A plot that cannot be written is an error before the measurement."""
+    parser.add_argument("--plot", type=_file, metavar="FILE", help=meaning)
+
+
+def _file(name: str) -> Path:
+    file = Path(name)
     try:
         import matplotlib
 
         matplotlib.use("Agg")
         from matplotlib.backends.backend_agg import FigureCanvasAgg
     except ImportError as err:
-        return f"--plot needs matplotlib ({err}); install it with: pip install matplotlib"
+        raise argparse.ArgumentTypeError(f"needs matplotlib ({err}); install it with: pip install matplotlib") from None
     known = FigureCanvasAgg.get_supported_filetypes()
     if file.suffix.lstrip(".").lower() not in known:
-        return f"--plot {file}: the name must end in one of {', '.join('.' + kind for kind in sorted(known))}"
+        endings = ", ".join(f".{kind}" for kind in sorted(known))
+        raise argparse.ArgumentTypeError(f"the name {file} must end in one of {endings}")
     if not file.absolute().parent.is_dir():
-        return f"--plot {file}: there is no folder {file.absolute().parent}"
-    return None
+        raise argparse.ArgumentTypeError(f"there is no folder {file.absolute().parent}")
+    return file
 
 
 def write(file: Path, title: str, panels: list[Callable[[Any], object]]) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import statistics
 import sys
+import textwrap
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -64,7 +66,10 @@ def verdict(right: bool, good: str, bad: str) -> str:
 def heading(machine: Machine, repeats: int, how: list[str], quick: bool) -> str:
     """Name the machine and say how the figures were measured."""
     lines = [f"medians of {repeats}", *how, *(["QUICK: the figures mean nothing"] if quick else [])]
-    return f"{machine}\n{'; '.join(lines)}\n"
+    text = "; ".join(lines)
+    if sys.stdout.isatty():
+        text = textwrap.fill(text, shutil.get_terminal_size().columns, break_on_hyphens=False)
+    return f"{machine}\n{text}\n"
 
 
 def table(results: list[Result]) -> str:

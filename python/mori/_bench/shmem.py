@@ -14,7 +14,6 @@ from typing import Any, Literal
 from mori import _core, _errors, device
 
 from . import gpus
-from .gpus import L2_BYTES
 from .harness import MIB, Case, Plan, Suite, Target, Unavailable, WrongBytes, at_least, at_most, pick, providers
 from .process import Group
 from .raw import openshmem
@@ -142,9 +141,7 @@ class Shmem(Suite):
         if self._group is None or self._group.size != case.pes:
             self._groups.close()
             self._group = self._groups.enter_context(Group(PE, case.pes, _HEAP))
-        path = self._group.one(0, "paths")[1]
-        if path != "mapped":
-            raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
+        path = _mapped(self._group)
         form = "python" if case.form == "python" else "native"
         plan = (self._barrier if case.kind == "barrier" else self._move)(case, self._group, form, int(case.times))
         if case.form == "openshmem":
@@ -179,6 +176,14 @@ class Shmem(Suite):
         return plan
 
 
+def _mapped(group: Group) -> str:
+    """Return how PE 0 reaches PE 1. Raises Unavailable if that is no mapping."""
+    path = str(group.one(0, "paths")[1])
+    if path != "mapped":
+        raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
+    return path
+
+
 def _checked(plan: Plan, group: Group, get: bool, size: int, holds: dict[int, int] | None = None) -> Plan:
     """Fill the source, and let the plan wipe and verify the destination: see `Blocks.wrong`."""
     group.one(int(get), "symmetric.fill" if get else "own.fill")
@@ -197,13 +202,12 @@ class GPUShmem(Suite):
     """Symmetric memory on GPUs, used by calls of the host."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        cases = [
-            replace(case, size=min(case.size, MIB)) if args.quick else case for case in pick(GPU_CASES, args.cases)
-        ]
-        self._gpus, self._room = gpus.choose(args.gpus), 4 * MIB if args.quick else 4 * L2_BYTES
+        cases, most = pick(GPU_CASES, args.cases), MIB if args.quick else 64 * MIB
+        self._gpus, self._room = gpus.choose(args.gpus), 4 * most
         self._pes = max(2, len(self._gpus.numbers))
         clocks = "calls by the clock of their caller, barriers and memcpy by events"
         how = [*self._gpus.how(), f"{self._pes} PEs", clocks, "moved bytes are compared"]
+        cases = [replace(case, size=min(case.size, most)) for case in cases]
         super().__init__(cases, how, {"quick": args.quick}, args.quick)
 
     def start(self) -> None:
@@ -211,9 +215,7 @@ class GPUShmem(Suite):
         self._group = self.enter_context(Group(GPUPE, self._pes, 2 * self._room, numbers, self._room))
 
     def plan(self, case: ShmemCase) -> tuple[str, Plan]:
-        path = self._group.one(0, "paths")[1]
-        if not self._group.one(0, "mapped"):
-            raise Unavailable(f"PE 1 is reached by {path}: there is no mapping to measure on")
+        path = _mapped(self._group)
         plans = {"barrier": self._barrier, "signal": self._signal}
         plan = plans.get(case.kind, self._move)(case, self._group, int(case.times))
         plan.extra.update(self._gpus.facts(self._pes if case.kind == "barrier" else 2))

@@ -108,10 +108,6 @@ class GPUPE(Member):
     def _peer(self, pe: int) -> int:
         return int(shmem.shmem_ptr_p2p(self.symmetric.address, self.me, pe))
 
-    def mapped(self) -> bool:
-        """Return whether the symmetric memory of PE 1 has an address here."""
-        return self._peer(1) != 0
-
     def _pieces(self, size: int, rounds: int) -> list[int]:
         """Return the offsets of pieces that cover all memory in turn, at least a granule apart."""
         step = max(size, GRANULE)

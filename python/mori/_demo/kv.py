@@ -7,13 +7,12 @@ import argparse
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 from mori.io import BackendType
 
 from .._bench import plot
 from .._bench.arguments import number
-from .._bench.harness import Turn
+from .._bench.harness import Turn, Unavailable
 from .._bench.memory import available_bytes
 from .._bench.process import Remote, RemoteError, Services
 from .._bench.raw import process_vm, tcp
@@ -27,10 +26,6 @@ _OVERHEAD_BYTES = 256 << 20
 _RAW_SAMPLES = 3  # before the transfer, and as many after it
 
 
-class PathRefused(RuntimeError):
-    """The engines cannot use the requested path."""
-
-
 def main(argv: list[str]) -> int:
     """Return 0 if all bytes are right, 1 if not or if the run failed, 2 for bad arguments."""
     parser = _parser()
@@ -38,8 +33,6 @@ def main(argv: list[str]) -> int:
     try:
         tokens = DEFAULT_TOKENS if args.tokens is None else args.tokens
         wanted = Shape(args.layers, args.kv_heads, args.head_dim, args.dtype, args.block_size, tokens)
-        if args.plot and (why := plot.unavailable(args.plot)):
-            raise ValueError(why)
     except ValueError as err:
         parser.error(str(err))
     shape = fit(wanted, available_bytes(), may_shrink=args.tokens is None)
@@ -61,7 +54,7 @@ def main(argv: list[str]) -> int:
         ):
             say(f"prefill is process {prefill.pid}, decode is process {decode.pid}")
             outcome = _run(args, shape, prefill, decode)
-    except (RemoteError, PathRefused, OSError) as err:
+    except (RemoteError, Unavailable, OSError) as err:
         print(f"mori demo: {err}", file=sys.stderr)
         return 1
     print(json.dumps(outcome.as_dict()) if args.json else f"\n{outcome.table()}")
@@ -98,7 +91,7 @@ def _run(args: argparse.Namespace, shape: Shape, prefill: Remote, decode: Remote
     info = mover.call("start")
     path, reasons = str(info["path"]), [str(reason) for reason in info["reasons"]]
     if args.path not in ("auto", path.partition("/")[0]):
-        raise PathRefused(f"the path is {path}, not {args.path}: {reasons}")
+        raise Unavailable(f"the path is {path}, not {args.path}: {reasons}")
     raw: dict[str, list[float]] = {}
     turns = _yardsticks(args, shape, path, prefill, decode)
 
@@ -152,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     modes = ["write", "read"]
     add("--mode", choices=modes, default="write", help="prefill writes (default) or decode reads")
     number(parser, "--inflight", 1, "layers on their way at a time")
-    add("--plot", type=Path, metavar="FILE", help="draw latencies and throughput (needs matplotlib)")
+    plot.option(parser, "draw latencies and throughput (needs matplotlib)")
     add("--json", action="store_true", help="print one JSON object and nothing else")
     add("--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found")
     return parser

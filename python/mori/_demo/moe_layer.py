@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,12 +17,8 @@ Array = np.ndarray[Any, Any]
 _TOKENS, _GATE, _EXPERT = range(3)
 
 
-class Expert(NamedTuple):
-    """Two matrices with a ReLU between them: ``up`` [hidden, inner], ``down`` [inner, hidden]."""
-
-    number: int
-    up: Array
-    down: Array
+Expert = tuple[int, Array, Array]
+"""A number, and two matrices with a ReLU between them: up [hidden, inner], down [inner, hidden]."""
 
 
 @dataclass(frozen=True)
@@ -65,16 +61,15 @@ class Layer:
         weights = np.exp(best - best.max(1, keepdims=True))
         return np.ascontiguousarray(chosen), (weights / weights.sum(1, keepdims=True)).astype(np.float32)
 
-    def expert(self, number: int) -> Expert:
-        """One expert."""
-        random = self.random(_EXPERT, number)
-        up = random.standard_normal((self.hidden, self.inner), np.float32) / np.sqrt(self.hidden, dtype=np.float32)
-        down = random.standard_normal((self.inner, self.hidden), np.float32) / np.sqrt(self.inner, dtype=np.float32)
-        return Expert(number, up, down)
-
     def experts_of(self, rank: int) -> Iterator[Expert]:
         """The experts of one rank, made one by one."""
-        return map(self.expert, range(rank * self.experts_per_rank, (rank + 1) * self.experts_per_rank))
+        for number in range(rank * self.experts_per_rank, (rank + 1) * self.experts_per_rank):
+            random = self.random(_EXPERT, number)
+            up, down = (
+                random.standard_normal(shape, np.float32) / np.sqrt(shape[0], dtype=np.float32)
+                for shape in ((self.hidden, self.inner), (self.inner, self.hidden))
+            )
+            yield number, up, down
 
     def whole(self) -> Array:
         """The output for all ranks' tokens in one process, float32 [ranks, tokens, hidden]."""
@@ -89,8 +84,8 @@ class Layer:
 def apply(experts: Iterable[Expert], x: Array, chosen: Array, weights: Array) -> Array:
     """The weighted sum of what experts make of the tokens that chose them, float32 [n, hidden]."""
     out = np.zeros(x.shape, np.float32)
-    for expert in experts:
-        rows, places = np.nonzero(chosen == expert.number)
+    for number, up, down in experts:
+        rows, places = np.nonzero(chosen == number)
         if len(rows):
-            out[rows] += weights[rows, places][:, None] * (np.maximum(x[rows] @ expert.up, 0) @ expert.down)
+            out[rows] += weights[rows, places][:, None] * (np.maximum(x[rows] @ up, 0) @ down)
     return out
