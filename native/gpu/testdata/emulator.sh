@@ -47,7 +47,42 @@ library() {
 		sed -E 's/.* ([a-z0-9_]+)\(/MORI_FAKE_KERNEL(\1, 1024)/' | grep -v mori_shmem_remote | sort -u
 }
 
-digest() { { echo "$vendor $flag"; $cc --version; $cxx --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16; }
+digest() { { echo "$flag"; $cc --version; $cxx --version; sources | sort | xargs cat; } | sha256sum | cut -c 1-16; }
+
+compile() {
+	$cxx -std=c++17 -O1 -g1 -w -fPIC -fvisibility=hidden $flag -include "$data/fake_trap.h" -I"$root/native/include" -I"$data" \
+		-c -o "$1.o" "$1"
+}
+
+# A kernel that does not compile is for its own tests to find; a test that launches it here is told that it is missing.
+optional() {
+	compile "$1" 2>"$1.log" || { echo "the emulated GPU is without $2:" && head -5 "$1.log"; } >&2
+}
+
+# All kernels as kernels.o in a folder, on all cores.
+compile_kernels() {
+	cp "$data/fake_kernels.cpp" "$1/run.cpp"
+	compile "$1/run.cpp"
+	library >"$1/library.cpp"
+	optional "$1/library.cpp" "$root/native/kernels/shmem/library.cpp" &
+	n=1
+	for source in $(kernels); do
+		[ $((n % cores)) -ne 0 ] || wait
+		n=$((n + 1))
+		registered "$source" >"$1/kernel$n.cpp"
+		optional "$1/kernel$n.cpp" "$source" &
+	done
+	wait
+	$cxx $flag -nostdlib -r -o "$1/kernels" "$1"/*.o
+	rm -f "$1"/*.o "$1"/*.cpp "$1"/*.log
+	mv "$1/kernels" "$1/kernels.o"
+}
+
+# Without flock several may compile at once: the first one wins, and the others have the same.
+publish() {
+	chmod 755 "$1"
+	mv -T "$1" "$2" 2>/dev/null || [ -e "$2" ]
+}
 
 for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 	if mkdir -p "$base/emulated-gpu" 2>/dev/null && [ -w "$base/emulated-gpu" ]; then
@@ -55,10 +90,12 @@ for base in "$root/build" "${TMPDIR:-/tmp}/mori-$(id -u)"; do
 	fi
 done
 before=$(digest)
-out=$base/emulated-gpu/$before
+# The kernels are the same for both vendors.
+objects=$base/emulated-gpu/$before
+out=$objects-$vendor
 # Of several that want it at once, one compiles and the others wait for it.
 if [ ! -e "$out" ] && command -v flock >/dev/null; then
-	exec 9>"$out.lock"
+	exec 9>"$objects.lock"
 	flock -w 240 9 || echo "the emulated GPU is compiled elsewhere for 240 s: here, too" >&2
 fi
 if [ ! -e "$out" ]; then
@@ -69,36 +106,19 @@ if [ ! -e "$out" ]; then
 	new=$(mktemp -d "$base/emulated-gpu/new-XXXXXX")
 	trap 'rm -rf "$new"' EXIT
 	$cc -std=gnu11 -O2 -g -Wall -Wextra -Werror -fPIC -fvisibility=hidden $flag -D$define -c -o "$new/fake.o" "$data/fake.c"
-	compile() {
-		$cxx -std=c++17 -O1 -g1 -w -fPIC -fvisibility=hidden $flag -include "$data/fake_trap.h" -I"$root/native/include" -I"$data" \
-			-c -o "$1.o" "$1"
-	}
-	# A kernel that does not compile is for its own tests to find; a test that launches it here is told that it is missing.
-	optional() {
-		compile "$1" 2>"$1.log" || { echo "the emulated GPU is without $2:" && head -5 "$1.log"; } >&2
-	}
-	cp "$data/fake_kernels.cpp" "$new/run.cpp"
-	compile "$new/run.cpp"
-	library >"$new/library.cpp"
-	optional "$new/library.cpp" "$root/native/kernels/shmem/library.cpp" &
-	n=1
-	for source in $(kernels); do
-		[ $((n % cores)) -ne 0 ] || wait
-		n=$((n + 1))
-		registered "$source" >"$new/kernel$n.cpp"
-		optional "$new/kernel$n.cpp" "$source" &
-	done
-	wait
-	$cxx $flag -shared -Wl,-soname,$name -o "$new/$name" "$new"/*.o -lpthread
-	rm -f "$new"/*.o "$new"/*.cpp "$new"/*.log
-	chmod 755 "$new"
+	if [ ! -e "$objects" ]; then
+		mkdir "$new/kernels"
+		compile_kernels "$new/kernels"
+		publish "$new/kernels" "$objects"
+	fi
+	$cxx $flag -shared -Wl,-soname,$name -o "$new/$name" "$new/fake.o" "$objects/kernels.o" -lpthread
+	rm -rf "$new/fake.o" "$new/kernels"
 	find "$base/emulated-gpu" -mindepth 1 -maxdepth 1 -mtime +2 -exec rm -rf {} +
 	if [ "$(digest)" != "$before" ]; then
 		echo "the sources of the emulated GPU changed while it was compiled: again" >&2
-		rm -rf "$new"
+		rm -rf "$new" "$objects"
 		exec sh "$0" "$@"
 	fi
-	# Without flock several may compile at once: the first one wins, and the others have the same.
-	mv -T "$new" "$out" 2>/dev/null || [ -e "$out" ]
+	publish "$new" "$out"
 fi
 echo "$out"
