@@ -49,10 +49,10 @@ func TestInterchange(t *testing.T) {
 				if err != nil {
 					t.Errorf("side %d: %v", i, err)
 				}
-				if out := sides[i].run(grid, nic.Verify{Memory: sides[i].addr(4096), Bytes: n, Value: byte(43 - i)}); out.Wrong != 0 {
+				if out := sides[i].run(grid, nic.Verify{Memory: sides[i].Addr(4096), Bytes: n, Value: byte(43 - i)}); out.Wrong != 0 {
 					t.Errorf("side %d has %d wrong bytes", i, out.Wrong)
 				}
-				if sides[i].mem[4096+n] != 0 {
+				if sides[i].Mem[4096+n] != 0 {
 					t.Errorf("side %d has a byte too many", i)
 				}
 			}
@@ -94,19 +94,19 @@ func TestPingPong(t *testing.T) {
 func TestSendsAndImmediates(t *testing.T) {
 	s := setup{vendor: &vendors[0], wire: "unix", bytes: 8192, queue: mlx5.QueueConfig{SQLog: 4, RQLog: 4}}
 	a, b := pair(t, s)
-	recv := mlx5test.NewReceiver(b.queue)
+	recv := mlx5test.NewReceiver(b.Queue)
 	for i := range 3 {
-		if err := recv.Post(mlx5test.Span{Addr: b.addr(1024 * i), N: 1024, Key: b.memory().LKey}); err != nil {
+		if err := recv.Post(mlx5test.Span{Addr: b.Addr(1024 * i), N: 1024, Key: b.memory().LKey}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range 100 {
-		a.mem[i] = byte(i + 1)
+		a.Mem[i] = byte(i + 1)
 	}
 	l := &list{a: a, b: b, work: []abi.NICWork{
-		{Kind: abi.NICKindSend, Local: a.addr(0), Bytes: 100, LKey: a.memory().LKey},
+		{Kind: abi.NICKindSend, Local: a.Addr(0), Bytes: 100, LKey: a.memory().LKey},
 		{Kind: abi.NICKindSend, Flags: abi.NICImmediate | abi.NICSolicited, Immediate: 0xdecade},
-		{Kind: abi.NICKindWrite, Flags: abi.NICImmediate, Immediate: 7, Local: a.addr(0), Remote: b.addr(4096), Bytes: 50, LKey: a.memory().LKey, RKey: b.memory().RKey},
+		{Kind: abi.NICKindWrite, Flags: abi.NICImmediate, Immediate: 7, Local: a.Addr(0), Remote: b.Addr(4096), Bytes: 50, LKey: a.memory().LKey, RKey: b.memory().RKey},
 	}}
 	a.run(nic.Grid{Blocks: 1, Threads: nic.WarpThreads}, nic.Post{
 		Queue: a.view, Limit: patience, Work: l.raw(t), Count: 3, Posters: abi.NICPostersBlock,
@@ -124,7 +124,7 @@ func TestSendsAndImmediates(t *testing.T) {
 			t.Errorf("completion %d is %+v, want %+v", i, c, want)
 		}
 	}
-	if !bytes.Equal(b.mem[:100], a.mem[:100]) || !bytes.Equal(b.mem[4096:4146], a.mem[:50]) {
+	if !bytes.Equal(b.Mem[:100], a.Mem[:100]) || !bytes.Equal(b.Mem[4096:4146], a.Mem[:50]) {
 		t.Error("what was sent is not what came")
 	}
 	clean(t, a, b)
@@ -141,7 +141,7 @@ func TestErrorsEndAllPosters(t *testing.T) {
 			a, b := pair(t, s)
 			l := &list{a: a, b: b}
 			for i := range 60 {
-				l.work = append(l.work, abi.NICWork{Kind: abi.NICKindWrite, Local: a.addr(0), Remote: b.addr(64 * i), Bytes: 64, LKey: a.memory().LKey, RKey: b.memory().RKey})
+				l.work = append(l.work, abi.NICWork{Kind: abi.NICKindWrite, Local: a.Addr(0), Remote: b.Addr(64 * i), Bytes: 64, LKey: a.memory().LKey, RKey: b.memory().RKey})
 			}
 			l.work[23].RKey ^= 0x100
 			post := nic.Post{Queue: a.view, Limit: patience, Work: l.raw(t), Count: 60, Posters: posters}
@@ -196,7 +196,7 @@ func TestViewIsTheDevices(t *testing.T) {
 	s := vendors[0].seeded(0)
 	n, dev := open(t, &s, 0)
 	a := newSide(t, n, dev, &s)
-	v := a.queue.View()
+	v := a.Queue.View()
 	if got := a.state(); got != v {
 		t.Errorf("in memory is %+v, want %+v", got, v)
 	}

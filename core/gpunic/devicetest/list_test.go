@@ -38,10 +38,10 @@ type list struct {
 func newList(s *setup, a, b *side) *list {
 	l := &list{rnd: rand.New(rand.NewPCG(s.seed, 7)), a: a, b: b, most: s.vendor.inline, kinds: s.vendor.kinds}
 	for i := range sharedAt {
-		a.mem[i], b.mem[i] = byte(l.rnd.Uint32()), byte(l.rnd.Uint32())
+		a.Mem[i], b.Mem[i] = byte(l.rnd.Uint32()), byte(l.rnd.Uint32())
 	}
-	clear(b.mem[sharedAt : sharedAt+8])
-	l.local, l.there = bytes.Clone(a.mem), bytes.Clone(b.mem)
+	clear(b.Mem[sharedAt : sharedAt+8])
+	l.local, l.there = bytes.Clone(a.Mem), bytes.Clone(b.Mem)
 	for i := range pieces {
 		l.add(i * slotBytes)
 	}
@@ -51,7 +51,7 @@ func newList(s *setup, a, b *side) *list {
 func (l *list) add(at int) {
 	n := l.rnd.IntN(slotBytes)
 	w := abi.NICWork{
-		Remote: l.b.addr(at), Local: l.a.addr(at), Bytes: uint64(n), RKey: l.b.memory().RKey, LKey: l.a.memory().LKey,
+		Remote: l.b.Addr(at), Local: l.a.Addr(at), Bytes: uint64(n), RKey: l.b.memory().RKey, LKey: l.a.memory().LKey,
 		Value: l.rnd.Uint64(), CompareMask: l.rnd.Uint64(), ValueMask: l.rnd.Uint64(),
 	}
 	here, there := l.local[at:], l.there[at:]
@@ -88,7 +88,7 @@ func (l *list) add(at int) {
 		w.ValueMask = 1 << 63 // one field
 		word(old + w.Value)
 	default:
-		w.Kind, w.Bytes, w.Value, w.Remote = abi.NICKindFetchAdd, 8, 1, l.b.addr(sharedAt)
+		w.Kind, w.Bytes, w.Value, w.Remote = abi.NICKindFetchAdd, 8, 1, l.b.Addr(sharedAt)
 		l.adds = append(l.adds, at)
 		l.sum++
 	}
@@ -103,8 +103,8 @@ func (l *list) check(t *testing.T) {
 	t.Helper()
 	seen := map[uint64]bool{}
 	for _, at := range l.adds {
-		seen[binary.LittleEndian.Uint64(l.a.mem[at:])] = true
-		copy(l.local[at:], l.a.mem[at:at+8])
+		seen[binary.LittleEndian.Uint64(l.a.Mem[at:])] = true
+		copy(l.local[at:], l.a.Mem[at:at+8])
 	}
 	for i := range l.sum {
 		if !seen[i] {
@@ -115,7 +115,7 @@ func (l *list) check(t *testing.T) {
 	for _, m := range []struct {
 		name      string
 		got, want []byte
-	}{{"this side", l.a.mem, l.local}, {"the peer", l.b.mem, l.there}} {
+	}{{"this side", l.a.Mem, l.local}, {"the peer", l.b.Mem, l.there}} {
 		if i := firstDifference(m.got, m.want); i >= 0 {
 			t.Errorf("byte %d of %s is %#x, want %#x: work %+v", i, m.name, m.got[i], m.want[i], l.work[min(i/slotBytes, pieces-1)])
 		}

@@ -10,6 +10,7 @@ import (
 	"mori/core/fabric/fabrictest"
 	"mori/core/gpunic/emu"
 	"mori/core/gpunic/mlx5"
+	"mori/core/gpunic/mlx5/mlx5test"
 	"mori/core/internal/sys"
 	"mori/native/abi"
 	"mori/native/nic"
@@ -27,18 +28,14 @@ var grid = nic.Grid{Blocks: 2, Threads: 2 * nic.WarpThreads}
 
 // A side is one end of a connection, with memory that both ends may use.
 type side struct {
-	t      *testing.T
-	nic    *emu.NIC
-	queue  *mlx5.Queue
-	view   uint64 // address of what the device knows of the queue
-	mem    []byte
-	region *mlx5.Region
+	mlx5test.End
+	t    *testing.T
+	nic  *emu.NIC
+	view uint64 // address of what the device knows of the queue
 }
 
 // memory is the side's region as kernels see it.
-func (s *side) memory() abi.NICMemory { return s.region.View() }
-
-func (s *side) addr(at int) uint64 { return sys.AddrOf(s.mem) + uint64(at) }
+func (s *side) memory() abi.NICMemory { return s.Region.View() }
 
 // state is the queue's view as the device has left it.
 func (s *side) state() abi.NICQueue {
@@ -80,43 +77,13 @@ func open(t *testing.T, s *setup, n uint64) (*emu.NIC, *mlx5.Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := mlx5.Open(n0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Errorf("close the device: %v", err)
-		}
-	})
-	return n0, dev
+	return n0, mlx5test.Open(t, n0)
 }
 
 func newSide(t *testing.T, n *emu.NIC, dev *mlx5.Device, s *setup) *side {
 	t.Helper()
-	e := &side{t: t, nic: n}
-	var err error
-	if e.mem, err = sys.Alloc(s.bytes); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sys.Free(e.mem) })
-	if e.region, err = dev.Register(e.addr(0), uint64(s.bytes), mlx5.AccessAll|s.access); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.region.Close(); err != nil {
-			t.Errorf("close the region: %v", err)
-		}
-	})
-	if e.queue, err = dev.NewQueue(s.queue); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.queue.Close(); err != nil {
-			t.Errorf("close the queue: %v", err)
-		}
-	})
-	if e.view = e.queue.ViewAddr(); s.vendor.family != "" {
+	e := &side{End: mlx5test.NewEnd(t, dev, s.queue, s.bytes, mlx5.AccessAll|s.access), t: t, nic: n}
+	if e.view = e.Queue.ViewAddr(); s.vendor.family != "" {
 		e.vendorView(s)
 	}
 	return e
@@ -131,11 +98,7 @@ func pair(t *testing.T, s setup) (a, b *side) {
 		n, dev = open(t, &s, 1)
 	}
 	b = newSide(t, n, dev, &s)
-	for _, ends := range [][2]*side{{a, b}, {b, a}} {
-		if err := ends[0].queue.Connect(ends[1].queue.End(), s.path); err != nil {
-			t.Fatal(err)
-		}
-	}
+	mlx5test.Connect(t, &a.End, &b.End, s.path)
 	return a, b
 }
 

@@ -67,13 +67,13 @@ func each(t *testing.T, every uint64, test func(t *testing.T, s setup)) {
 // has, with an annex behind the view.
 func (e *side) vendorView(s *setup) {
 	e.t.Helper()
-	v := e.queue.View()
+	v := e.Queue.View()
 	v.SQLog, v.DBR, v.Provider = s.queue.CQLog, 0, uint32(abi.NICProviderIonic)
-	annex := abi.NICAnnex{CQN: e.queue.CQN(), Spare: 1 + uint32(s.seed%3), Version: 1}
+	annex := abi.NICAnnex{CQN: e.Queue.CQN(), Spare: 1 + uint32(s.seed%3), Version: 1}
 	switch s.vendor.family {
 	case "bnxt":
 		v.Provider = uint32(abi.NICProviderBnxt)
-		annex.MSN, annex.PSN = v.SQ+bnxt.EntryBytes<<v.SQLog, uint64(e.queue.End().PSN)
+		annex.MSN, annex.PSN = v.SQ+bnxt.EntryBytes<<v.SQLog, uint64(e.Queue.End().PSN)
 	case "ionic2":
 		annex.Version = 2
 	}
@@ -95,7 +95,7 @@ func TestTheTableOfPacketsIsRead(t *testing.T) {
 	out, err := nic.Run(grid, nic.Interchange{
 		Queue: a.view, Limit: patience, Mine: a.memory(), Peer: b.memory(), Bytes: 1024, Rounds: 1, Value: 42,
 	})
-	if err != nil || out.Status != uint64(bnxt.StatusOperation) || len(a.nic.Violations()) == 0 || b.mem[0] != 0 {
+	if err != nil || out.Status != uint64(bnxt.StatusOperation) || len(a.nic.Violations()) == 0 || b.Mem[0] != 0 {
 		t.Errorf("%v, %v, of the NIC: %v", err, out.Err(), a.nic.Violations())
 	}
 }

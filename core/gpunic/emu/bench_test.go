@@ -20,7 +20,7 @@ func BenchmarkWrite(b *testing.B) {
 				from, to := pair(b, setup{opts: emu.Options{Wire: wire}, bytes: 128 << 10})
 				b.SetBytes(int64(n))
 				for b.Loop() {
-					at, err := from.post.Write(from.span(0, n), to.span(0, 0), mlx5.FlagSignalled)
+					at, err := from.post.Write(from.Span(0, n), to.Span(0, 0), mlx5.FlagSignalled)
 					if err == nil {
 						err = from.post.Until(at+1, patience)
 					}
@@ -31,7 +31,7 @@ func BenchmarkWrite(b *testing.B) {
 				took := b.Elapsed()
 				start := time.Now()
 				for range b.N {
-					copy(to.mem[:n], from.mem[:n])
+					copy(to.Mem[:n], from.Mem[:n])
 				}
 				b.ReportMetric(float64(took)/float64(max(time.Since(start), 1)), "x-copy")
 			})

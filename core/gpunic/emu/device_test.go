@@ -78,26 +78,26 @@ func TestDistantMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range a.mem[:9000] {
-		a.mem[i] = byte(i * 3)
+	for i := range a.Mem[:9000] {
+		a.Mem[i] = byte(i * 3)
 	}
-	step(a.post.Write(a.span(0, 9000), there(4), signalled))
-	if !bytes.Equal(far.see(104, 9000), a.mem[:9000]) {
+	step(a.post.Write(a.Span(0, 9000), there(4), signalled))
+	if !bytes.Equal(far.see(104, 9000), a.Mem[:9000]) {
 		t.Error("write: other bytes came")
 	}
-	step(a.post.Read(there(4), a.span(10000, 9000), signalled))
-	if !bytes.Equal(a.mem[10000:19000], a.mem[:9000]) {
+	step(a.post.Read(there(4), a.Span(10000, 9000), signalled))
+	if !bytes.Equal(a.Mem[10000:19000], a.Mem[:9000]) {
 		t.Error("read: other bytes came")
 	}
 	old := binary.LittleEndian.Uint64(far.see(104, 8))
-	step(a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8, Swap: 3}, there(4), a.span(20000, 8), signalled))
-	if got := binary.LittleEndian.Uint64(a.mem[20000:]); got != old || binary.LittleEndian.Uint64(far.see(104, 8)) != old+3 {
+	step(a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8, Swap: 3}, there(4), a.Span(20000, 8), signalled))
+	if got := binary.LittleEndian.Uint64(a.Mem[20000:]); got != old || binary.LittleEndian.Uint64(far.see(104, 8)) != old+3 {
 		t.Errorf("atomic: %#x was there, want %#x", got, old)
 	}
 	far.mu.Lock()
 	far.fail = true
 	far.mu.Unlock()
-	if _, err := a.post.Write(a.span(0, 8), there(4), 0); err != nil {
+	if _, err := a.post.Write(a.Span(0, 8), there(4), 0); err != nil {
 		t.Fatal(err)
 	}
 	fails(t, a.post, mlx5.SyndromeRemoteAccess)
@@ -137,10 +137,10 @@ func TestResultsInCompletions(t *testing.T) {
 	})
 	a := newSide(t, nic, dev, mlx5.QueueConfig{SQLog: 4}, 4096, mlx5.AccessAll)
 	b := newSide(t, nic, dev, mlx5.QueueConfig{SQLog: 4}, 4096, mlx5.AccessAll)
-	connect(t, a, b, mlx5.PathConfig{})
-	copy(b.mem, "sixteen bytes...and more than thirty-two of them")
+	mlx5test.Connect(t, &a.End, &b.End, mlx5.PathConfig{})
+	copy(b.Mem, "sixteen bytes...and more than thirty-two of them")
 	for _, n := range []int{16, 40} {
-		at, err := a.post.Read(b.span(0, 0), a.span(0, n), signalled)
+		at, err := a.post.Read(b.Span(0, 0), a.Span(0, n), signalled)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestResultsInCompletions(t *testing.T) {
 		if err := a.post.Until(at+1, patience); err != nil {
 			t.Fatal(err)
 		}
-		inMemory, inEntry := bytes.Equal(a.mem[:n], b.mem[:n]), bytes.Equal(entry[:min(n, 32)], b.mem[:min(n, 32)])
+		inMemory, inEntry := bytes.Equal(a.Mem[:n], b.Mem[:n]), bytes.Equal(entry[:min(n, 32)], b.Mem[:min(n, 32)])
 		if inMemory == inEntry || inEntry != (n <= 32) {
 			t.Errorf("%d bytes: in memory %v, in the entry %v", n, inMemory, inEntry)
 		}
@@ -161,7 +161,7 @@ func TestRecordBeforeEntry(t *testing.T) {
 	a, b := pair(t, setup{opts: emu.Options{Chaos: emu.Chaos{Prefetch: true}}})
 	sys.Store32(a.post.View.DBR+4, 1<<24) // big-endian 1
 	time.Sleep(5 * time.Millisecond)
-	if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+	if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 		t.Fatal(err)
 	}
 	err := a.post.Until(1, patience)
@@ -176,7 +176,7 @@ func TestRecordBeforeEntry(t *testing.T) {
 func TestRecordAfterDoorbell(t *testing.T) {
 	a, b := pair(t, setup{})
 	a.post.NoBell = true
-	if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+	if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 		t.Fatal(err)
 	}
 	sys.Store64(a.post.View.UAR, binary.LittleEndian.Uint64(sys.Bytes(a.post.View.SQ, 8)))

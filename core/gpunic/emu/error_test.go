@@ -45,27 +45,27 @@ func TestErrors(t *testing.T) {
 		want mlx5.Syndrome
 	}{
 		{"local memory that is not registered", func(a, b *side) error {
-			_, err := a.post.Write(outside(a.span(0, 100), 1<<30), b.span(0, 0), 0)
+			_, err := a.post.Write(outside(a.Span(0, 100), 1<<30), b.Span(0, 0), 0)
 			return err
 		}, mlx5.SyndromeProtection},
 		{"a key that no local region has", func(a, b *side) error {
-			s := a.span(0, 100)
+			s := a.Span(0, 100)
 			s.Key ^= 1
-			_, err := a.post.Write(s, b.span(0, 0), 0)
+			_, err := a.post.Write(s, b.Span(0, 0), 0)
 			return err
 		}, mlx5.SyndromeProtection},
 		{"a write behind the peer's region", func(a, b *side) error {
-			_, err := a.post.Write(a.span(0, 100), b.span(len(b.mem)-99, 0), 0)
+			_, err := a.post.Write(a.Span(0, 100), b.Span(len(b.Mem)-99, 0), 0)
 			return err
 		}, mlx5.SyndromeRemoteAccess},
 		{"a read with a wrong key", func(a, b *side) error {
-			s := b.span(0, 0)
+			s := b.Span(0, 0)
 			s.Key += 256
-			_, err := a.post.Read(s, a.span(0, 8), 0)
+			_, err := a.post.Read(s, a.Span(0, 8), 0)
 			return err
 		}, mlx5.SyndromeRemoteAccess},
 		{"an atomic that is not aligned", func(a, b *side) error {
-			_, err := a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8}, b.span(4, 8), a.span(0, 8), 0)
+			_, err := a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8}, b.Span(4, 8), a.Span(0, 8), 0)
 			return err
 		}, mlx5.SyndromeRemoteInvalid},
 		{"an opcode that there is not", func(a, _ *side) error {
@@ -79,7 +79,7 @@ func TestErrors(t *testing.T) {
 			if err := c.post(a, b); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), 0); err != nil { // not signalled
+			if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), 0); err != nil { // not signalled
 				t.Fatal(err)
 			}
 			before := a.post.View.Reserved
@@ -89,8 +89,8 @@ func TestErrors(t *testing.T) {
 			if a.post.View.Completed != before {
 				t.Errorf("%d blocks are complete, want %d", a.post.View.Completed, before)
 			}
-			state(t, a.queue, mlx5.StateERR)
-			if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), 0); err != nil {
+			state(t, a.Queue, mlx5.StateERR)
+			if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), 0); err != nil {
 				t.Fatal(err)
 			}
 			a.post.Ring()
@@ -107,7 +107,7 @@ func TestRightsThatWereNotGiven(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := pair(t, setup{})
-			r, err := b.dev.Register(sys.AddrOf(b.mem), 4096, access|mlx5.AccessLocalWrite)
+			r, err := b.dev.Register(sys.AddrOf(b.Mem), 4096, access|mlx5.AccessLocalWrite)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -115,11 +115,11 @@ func TestRightsThatWereNotGiven(t *testing.T) {
 			to := mlx5test.Span{Addr: r.View().Addr, Key: r.View().RKey}
 			switch name {
 			case "write":
-				_, err = a.post.Write(a.span(0, 8), to, 0)
+				_, err = a.post.Write(a.Span(0, 8), to, 0)
 			case "read":
-				_, err = a.post.Read(to, a.span(0, 8), 0)
+				_, err = a.post.Read(to, a.Span(0, 8), 0)
 			case "atomic":
-				_, err = a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8, Swap: 1}, to, a.span(0, 8), 0)
+				_, err = a.post.Atomic(mlx5.OpFetchAdd, mlx5.Atomic{Width: 8, Swap: 1}, to, a.Span(0, 8), 0)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -134,7 +134,7 @@ func TestPeerIsNotReady(t *testing.T) {
 	queue := mlx5.QueueConfig{SQLog: 4, RQLog: 2}
 	t.Run("it becomes ready", func(t *testing.T) {
 		a, b := pair(t, setup{queue: queue, path: mlx5.PathConfig{MinRNRTimer: 1}})
-		at, err := a.post.Send(nil, signalled, a.span(0, 100))
+		at, err := a.post.Send(nil, signalled, a.Span(0, 100))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +142,7 @@ func TestPeerIsNotReady(t *testing.T) {
 		if _, ok := a.post.Poll(); ok {
 			t.Fatal("the send is complete before there was a receive entry")
 		}
-		if err := b.recv.Post(b.span(0, 100)); err != nil {
+		if err := b.recv.Post(b.Span(0, 100)); err != nil {
 			t.Fatal(err)
 		}
 		if err := a.post.Until(at+1, patience); err != nil {
@@ -151,34 +151,34 @@ func TestPeerIsNotReady(t *testing.T) {
 	})
 	t.Run("it does not", func(t *testing.T) {
 		a, _ := pair(t, setup{queue: queue, path: mlx5.PathConfig{MinRNRTimer: 1, RNRRetries: 3}})
-		if _, err := a.post.Send(nil, 0, a.span(0, 100)); err != nil {
+		if _, err := a.post.Send(nil, 0, a.Span(0, 100)); err != nil {
 			t.Fatal(err)
 		}
 		fails(t, a.post, mlx5.SyndromeRNR)
 	})
 	t.Run("its buffer is too small", func(t *testing.T) {
 		a, b := pair(t, setup{queue: queue})
-		if err := b.recv.Post(b.span(0, 99)); err != nil {
+		if err := b.recv.Post(b.Span(0, 99)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.post.Send(nil, 0, a.span(0, 100)); err != nil {
+		if _, err := a.post.Send(nil, 0, a.Span(0, 100)); err != nil {
 			t.Fatal(err)
 		}
 		fails(t, a.post, mlx5.SyndromeRemoteInvalid)
 		if _, err := b.recv.Next(patience); err == nil || !strings.Contains(err.Error(), mlx5.SyndromeLength.String()) {
 			t.Errorf("receive: %v, want %v", err, mlx5.SyndromeLength)
 		}
-		state(t, b.queue, mlx5.StateERR)
+		state(t, b.Queue, mlx5.StateERR)
 	})
 }
 
 // TestPeerIsGone: nobody answers, and the retries end.
 func TestPeerIsGone(t *testing.T) {
 	a, b := pair(t, setup{opts: emu.Options{Wire: "unix"}, path: mlx5.PathConfig{AckTimeout: 9, Retries: 2}})
-	if err := b.queue.Close(); err != nil {
+	if err := b.Queue.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.post.Write(a.span(0, 100), b.span(0, 0), 0); err != nil {
+	if _, err := a.post.Write(a.Span(0, 100), b.Span(0, 0), 0); err != nil {
 		t.Fatal(err)
 	}
 	fails(t, a.post, mlx5.SyndromeRetry)
@@ -187,10 +187,10 @@ func TestPeerIsGone(t *testing.T) {
 // TestFail stops a queue pair from outside: receive entries are flushed, too.
 func TestFail(t *testing.T) {
 	a, _ := pair(t, setup{queue: mlx5.QueueConfig{SQLog: 4, RQLog: 2}})
-	if err := a.recv.Post(a.span(0, 100)); err != nil {
+	if err := a.recv.Post(a.Span(0, 100)); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.queue.Fail(); err != nil {
+	if err := a.Queue.Fail(); err != nil {
 		t.Fatal(err)
 	}
 	_, err := a.recv.Next(patience)
@@ -204,7 +204,7 @@ func TestFail(t *testing.T) {
 func TestErrorAtEntry(t *testing.T) {
 	a, b := pair(t, setup{opts: emu.Options{Chaos: emu.Chaos{FailAt: 5, FailWith: mlx5.SyndromeRemoteOp}}})
 	for i := range 4 {
-		at, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled)
+		at, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled)
 		if err == nil {
 			err = a.post.Until(at+1, patience)
 		}
@@ -212,7 +212,7 @@ func TestErrorAtEntry(t *testing.T) {
 			t.Fatalf("entry %d: %v", i, err)
 		}
 	}
-	if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+	if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 		t.Fatal(err)
 	}
 	fails(t, a.post, mlx5.SyndromeRemoteOp)
@@ -222,12 +222,12 @@ func TestErrorAtEntry(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	a, b := pair(t, setup{queue: mlx5.QueueConfig{SQLog: 6, CQLog: 2}})
 	for range 6 {
-		if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+		if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if s, err := a.queue.State(); err != nil || s == mlx5.StateERR {
+		if s, err := a.Queue.State(); err != nil || s == mlx5.StateERR {
 			break
 		}
 		if time.Now().After(end) {
@@ -247,7 +247,7 @@ func TestLongestEntry(t *testing.T) {
 		for i := range data {
 			data[i] = byte(i + round*31)
 		}
-		at, err := a.post.WriteInline(data, b.span(round, 0), signalled)
+		at, err := a.post.WriteInline(data, b.Span(round, 0), signalled)
 		if err == nil {
 			err = a.post.Until(at+16, patience)
 		}
@@ -257,11 +257,11 @@ func TestLongestEntry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(b.mem[round:][:len(data)], data) {
+		if !bytes.Equal(b.Mem[round:][:len(data)], data) {
 			t.Fatalf("round %d: other bytes came", round)
 		}
 	}
-	if _, err := a.post.WriteInline(append(data, 1), b.span(0, 0), 0); !errors.Is(err, mlx5.ErrArgument) {
+	if _, err := a.post.WriteInline(append(data, 1), b.Span(0, 0), 0); !errors.Is(err, mlx5.ErrArgument) {
 		t.Errorf("an entry that is too long: %v", err)
 	}
 	clean(t, a, b)
@@ -275,7 +275,7 @@ func TestCollapsed(t *testing.T) {
 	for a.post.View.Reserved < 70000 {
 		var last uint64
 		for range 60 {
-			at, err := a.post.WriteInline(inline, b.span(0, 0), signalled)
+			at, err := a.post.WriteInline(inline, b.Span(0, 0), signalled)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -305,7 +305,7 @@ func TestMistakesOfPosters(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a, b := pair(t, setup{})
 			a.post.NoBell = true
-			if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+			if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 				t.Fatal(err)
 			}
 			c.wrong(a, sys.Bytes(a.post.View.SQ, mlx5.BlockBytes))
@@ -319,7 +319,7 @@ func TestMistakesOfPosters(t *testing.T) {
 	t.Run("a doorbell without a record", func(t *testing.T) {
 		a, b := pair(t, setup{})
 		a.post.NoBell = true
-		if _, err := a.post.Write(a.span(0, 8), b.span(0, 0), signalled); err != nil {
+		if _, err := a.post.Write(a.Span(0, 8), b.Span(0, 0), signalled); err != nil {
 			t.Fatal(err)
 		}
 		bell := binary.LittleEndian.Uint64(sys.Bytes(a.post.View.SQ, 8))
@@ -362,10 +362,10 @@ func TestMemoryThatIsGone(t *testing.T) {
 		defer func() { _ = sys.Free(gone) }()
 		want := mlx5.SyndromeRemoteAccess
 		if local {
-			_, err = a.post.Write(s, b.span(0, 0), 0)
+			_, err = a.post.Write(s, b.Span(0, 0), 0)
 			want = mlx5.SyndromeProtection
 		} else {
-			_, err = a.post.Write(a.span(0, 8), s, 0)
+			_, err = a.post.Write(a.Span(0, 8), s, 0)
 		}
 		if err != nil {
 			t.Fatal(err)

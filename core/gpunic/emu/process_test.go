@@ -126,20 +126,20 @@ func TestTwoProcesses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := a.queue.Connect(end, mlx5.PathConfig{Retries: 3}); err != nil {
+			if err := a.Queue.Connect(end, mlx5.PathConfig{Retries: 3}); err != nil {
 				t.Fatal(err)
 			}
-			fmt.Fprintln(stdin, introduction(a.queue, a.region.View()))
+			fmt.Fprintln(stdin, introduction(a.Queue, a.Region.View()))
 			if !out.Scan() || out.Text() != "done" {
 				t.Fatalf("the other process says %q", out.Text())
 			}
-			for i, v := range a.mem[:4096] {
+			for i, v := range a.Mem[:4096] {
 				if v != 42 {
 					t.Fatalf("byte %d is %d, want 42", i, v)
 				}
 			}
 			theirs := mlx5test.Span{Addr: memory.Addr + 4096, Key: memory.RKey}
-			at, err := a.post.Write(a.span(0, 4096), theirs, signalled)
+			at, err := a.post.Write(a.Span(0, 4096), theirs, signalled)
 			if err == nil {
 				err = a.post.Until(at+1, patience)
 			}
@@ -150,7 +150,7 @@ func TestTwoProcesses(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			if _, err := a.post.Write(a.span(0, 4096), theirs, 0); err != nil {
+			if _, err := a.post.Write(a.Span(0, 4096), theirs, 0); err != nil {
 				t.Fatal(err)
 			}
 			fails(t, a.post, mlx5.SyndromeRetry)

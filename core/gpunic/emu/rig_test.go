@@ -12,7 +12,6 @@ import (
 	"mori/core/gpunic/emu"
 	"mori/core/gpunic/mlx5"
 	"mori/core/gpunic/mlx5/mlx5test"
-	"mori/core/internal/sys"
 )
 
 func TestMain(m *testing.M) {
@@ -30,20 +29,13 @@ func TestMain(m *testing.M) {
 // all the same.
 const patience = 30 * time.Second
 
-// A side is one end of a connection with memory that both ends may use.
+// A side is one end of a connection, with what posts to its queue.
 type side struct {
-	nic    *emu.NIC
-	dev    *mlx5.Device
-	queue  *mlx5.Queue
-	post   *mlx5test.Poster
-	recv   *mlx5test.Receiver
-	mem    []byte
-	region *mlx5.Region
-}
-
-// span is n bytes of the side's memory from offset at on.
-func (s *side) span(at, n int) mlx5test.Span {
-	return mlx5test.Span{Addr: sys.AddrOf(s.mem) + uint64(at), N: uint32(n), Key: s.region.View().LKey}
+	mlx5test.End
+	nic  *emu.NIC
+	dev  *mlx5.Device
+	post *mlx5test.Poster
+	recv *mlx5test.Receiver
 }
 
 func openNIC(t testing.TB, opts emu.Options) (*emu.NIC, *mlx5.Device) {
@@ -52,58 +44,17 @@ func openNIC(t testing.TB, opts emu.Options) (*emu.NIC, *mlx5.Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev, err := mlx5.Open(nic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Errorf("close the device: %v", err)
-		}
-	})
-	return nic, dev
+	return nic, mlx5test.Open(t, nic)
 }
 
 func newSide(t testing.TB, nic *emu.NIC, dev *mlx5.Device, cfg mlx5.QueueConfig, bytes int, access mlx5.Access) *side {
 	t.Helper()
-	s := &side{nic: nic, dev: dev}
-	var err error
-	if s.mem, err = sys.Alloc(bytes); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = sys.Free(s.mem) })
-	if s.region, err = dev.Register(sys.AddrOf(s.mem), uint64(bytes), access); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.region.Close(); err != nil {
-			t.Errorf("close the region: %v", err)
-		}
-	})
-	if s.queue, err = dev.NewQueue(cfg); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.queue.Close(); err != nil {
-			t.Errorf("close the queue: %v", err)
-		}
-	})
-	s.post = mlx5test.NewPoster(s.queue)
+	s := &side{End: mlx5test.NewEnd(t, dev, cfg, bytes, access), nic: nic, dev: dev}
+	s.post = mlx5test.NewPoster(s.Queue)
 	if cfg.RQLog > 0 {
-		s.recv = mlx5test.NewReceiver(s.queue)
+		s.recv = mlx5test.NewReceiver(s.Queue)
 	}
 	return s
-}
-
-// connect connects two sides both ways.
-func connect(t testing.TB, a, b *side, path mlx5.PathConfig) {
-	t.Helper()
-	if err := a.queue.Connect(b.queue.End(), path); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.queue.Connect(a.queue.End(), path); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // A setup is what a pair of sides is like.
@@ -131,7 +82,7 @@ func pair(t testing.TB, s setup) (a, b *side) {
 		nic, dev = openNIC(t, s.opts)
 	}
 	b = newSide(t, nic, dev, s.queue, s.bytes, mlx5.AccessAll|s.also)
-	connect(t, a, b, s.path)
+	mlx5test.Connect(t, &a.End, &b.End, s.path)
 	return a, b
 }
 

@@ -97,8 +97,8 @@ func happened(t *testing.T, total emu.Stats) {
 }
 
 func (s *stream) run(entries int) {
-	for i := range s.a.mem[:sourceBytes] {
-		s.a.mem[i] = byte(s.rnd.Uint32())
+	for i := range s.a.Mem[:sourceBytes] {
+		s.a.Mem[i] = byte(s.rnd.Uint32())
 	}
 	s.a.post.NoBell = s.rnd.IntN(2) == 0
 	for range entries {
@@ -123,7 +123,7 @@ func (s *stream) unready() {
 	s.quiet() // what is sent next has room, so that nobody offers the entry early
 	s.receive()
 	s.recvs = append(s.recvs, [2]int{windowBytes, 64})
-	s.late = append(s.late, s.b.span(windowBytes, 64))
+	s.late = append(s.late, s.b.Span(windowBytes, 64))
 	before := s.a.nic.Stats().NotReady
 	s.insist(s.send)
 	s.a.post.Ring()
@@ -215,15 +215,15 @@ func (s *stream) write(imm bool) error {
 	var err error
 	if imm {
 		v := s.rnd.Uint32()
-		if _, err = s.a.post.WriteImm(s.a.span(from, n), s.b.span(to, 0), v, flags); err == nil {
+		if _, err = s.a.post.WriteImm(s.a.Span(from, n), s.b.Span(to, 0), v, flags); err == nil {
 			s.recvs = s.recvs[1:]
 			s.want = append(s.want, mlx5.CQE{Opcode: mlx5.CQERecvImm, Imm: v, Bytes: uint32(n)})
 		}
 	} else {
-		_, err = s.a.post.Write(s.a.span(from, n), s.b.span(to, 0), flags)
+		_, err = s.a.post.Write(s.a.Span(from, n), s.b.Span(to, 0), flags)
 	}
 	if err == nil {
-		copy(s.model[to:], s.a.mem[from:from+n])
+		copy(s.model[to:], s.a.Mem[from:from+n])
 	}
 	return err
 }
@@ -232,9 +232,9 @@ func (s *stream) writeInline() error {
 	from := s.rnd.IntN(sourceBytes - 200)
 	n := 1 + s.rnd.IntN(180)
 	to := s.rnd.IntN(windowBytes - n)
-	_, err := s.a.post.WriteInline(s.a.mem[from:from+n], s.b.span(to, 0), s.flags()|s.fence(to, n))
+	_, err := s.a.post.WriteInline(s.a.Mem[from:from+n], s.b.Span(to, 0), s.flags()|s.fence(to, n))
 	if err == nil {
-		copy(s.model[to:], s.a.mem[from:from+n])
+		copy(s.model[to:], s.a.Mem[from:from+n])
 	}
 	return err
 }
@@ -244,7 +244,7 @@ func (s *stream) read() error {
 	if s.land+n > landingEnd {
 		return nil
 	}
-	_, err := s.a.post.Read(s.b.span(from, 0), s.a.span(s.land, n), s.flags())
+	_, err := s.a.post.Read(s.b.Span(from, 0), s.a.Span(s.land, n), s.flags())
 	if err == nil {
 		s.answers[s.land] = bytes.Clone(s.model[from : from+n])
 		s.land += n
@@ -272,7 +272,7 @@ func (s *stream) atomic() error {
 	if kind == mlx5.OpMaskedAdd {
 		op.SwapMask &= s.rnd.Uint64() // few tops of fields
 	}
-	_, err := s.a.post.Atomic(kind, op, s.b.span(at, 0), s.a.span(s.land, width), s.flags()|s.fence(at, width))
+	_, err := s.a.post.Atomic(kind, op, s.b.Span(at, 0), s.a.Span(s.land, width), s.flags()|s.fence(at, width))
 	if err != nil {
 		return err
 	}
@@ -327,7 +327,7 @@ func (s *stream) offer() {
 		at, n := windowBytes+2048*(s.offered%100), 64+s.rnd.IntN(1000)
 		s.offered++
 		s.recvs = append(s.recvs, [2]int{at, n})
-		s.late = append(s.late, s.b.span(at, n))
+		s.late = append(s.late, s.b.Span(at, n))
 	}
 	if s.rnd.IntN(2) == 0 {
 		s.postReceives()
@@ -367,7 +367,7 @@ func (s *stream) send() error {
 	r := s.recvs[0]
 	from, n := s.span(sourceBytes, r[1])
 	imm := s.rnd.Uint32()
-	_, err := s.a.post.Send(&imm, s.flags(), s.a.span(from, n))
+	_, err := s.a.post.Send(&imm, s.flags(), s.a.Span(from, n))
 	if err == nil {
 		s.recvs = s.recvs[1:]
 		s.want = append(s.want, mlx5.CQE{Opcode: mlx5.CQERecvSendImm, Imm: imm, Bytes: uint32(n)})
@@ -388,15 +388,15 @@ func (s *stream) receive() {
 
 func (s *stream) check() {
 	s.receive()
-	if !bytes.Equal(s.b.mem[:windowBytes], s.model) {
+	if !bytes.Equal(s.b.Mem[:windowBytes], s.model) {
 		for i := range s.model {
-			if s.b.mem[i] != s.model[i] {
+			if s.b.Mem[i] != s.model[i] {
 				s.t.Fatalf("the peer's memory differs from byte %d on", i)
 			}
 		}
 	}
 	for at, want := range s.answers {
-		if got := s.a.mem[at : at+len(want)]; !bytes.Equal(got, want) {
+		if got := s.a.Mem[at : at+len(want)]; !bytes.Equal(got, want) {
 			s.t.Errorf("answer at %d: %x, want %x", at, got[:min(len(got), 16)], want[:min(len(want), 16)])
 		}
 	}
