@@ -69,7 +69,7 @@ lint: dev ## gofmt, go vet, staticcheck, ruff, mypy, Markdown, retired words
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(PY) tools/markdown.py
-	$(PY) tools/words.py python tools
+	$(PY) tools/words.py python tools tests
 
 generate: ## write the files that are made from others: type stubs, version, layouts shared with kernels
 	go run ./tools/stubgen

@@ -55,7 +55,7 @@ func TestAForgedArrivalIsNotReported(t *testing.T) {
 		next := ring[ringNotices+ringNoticeSize:][:ringNoticeSize]
 		binary.NativeEndian.PutUint64(next, forged)
 		binary.NativeEndian.PutUint64(next[8:], 64)
-		binary.NativeEndian.PutUint64(next[16:], 99) // no such loan
+		binary.NativeEndian.PutUint64(next[16:], 99) // no such grant
 		binary.NativeEndian.PutUint64(ring[ringProduced:], 2)
 		lies++
 		break // the other mapping shows the same

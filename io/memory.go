@@ -14,12 +14,12 @@ import (
 
 const deregisterWait = 5 * time.Second
 
-// RegisterMemory makes size bytes at addr reachable for whoever gets the descriptor. The memory is
-// not touched and stays the caller's, who keeps it mapped until DeregisterMemory returned. Host
-// memory that this process may not read and write is refused, and the error names its first page.
-// GPU memory is checked with the driver: it must be of the device with this ordinal, or of any if
-// that is negative, and lie within one allocation. Of memory at an unknown location the driver is
-// asked where it is.
+// RegisterMemory gives every holder of the descriptor access to size bytes at addr. It does not
+// touch the memory, which stays the caller's and must stay mapped until DeregisterMemory returns.
+// Host memory that this process may not read and write is refused; the error names its first bad
+// page. GPU memory is checked with the driver: it must be of the device with this ordinal, or of
+// any if that is negative, and lie within one allocation. If the location is unknown, the driver is
+// asked for it.
 func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
 	if e.closed.Load() {
 		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)

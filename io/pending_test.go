@@ -37,8 +37,8 @@ func TestPendingTransfersAreBounded(t *testing.T) {
 	until(t, "nothing is pending", func() bool { return s.pair.Pending.Order.Load() == 0 })
 }
 
-// Whoever submits without waiting has as many transfers pending as the limit says, and all of them
-// end well.
+// A caller that submits without waiting has as many transfers pending as the limit allows, and all
+// of them succeed.
 func TestSubmittingWithoutWaitingIsBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 64

@@ -319,8 +319,8 @@ func TestAPathThatNobodyUsesCloses(t *testing.T) {
 	}
 }
 
-// TestReplaysAreBounded: paths that break each time are not tried for ever, and less and less
-// often.
+// TestReplaysAreBounded: paths that break each time are retried a bounded number of times, with
+// back-off.
 func TestReplaysAreBounded(t *testing.T) {
 	w := newWired(t, 1<<16, nil, quick)
 	var ops atomic.Int64

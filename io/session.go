@@ -145,7 +145,7 @@ type Request struct {
 	Deadline time.Duration
 }
 
-// NoDeadline is the Deadline of a Request that may take for ever.
+// NoDeadline is the Deadline of a Request without a time limit.
 const NoDeadline time.Duration = -1
 
 // Read copies sz[i] bytes from remote offset ro[i] to local offset lo[i], for each i.
@@ -240,7 +240,7 @@ func (s *Session) Submit(r *Request) *Status {
 	return st
 }
 
-// limitOf returns how long a transfer may take, 0 for ever.
+// limitOf returns the time limit of a transfer, 0 for none.
 func (s *Session) limitOf(r *Request) time.Duration {
 	switch {
 	case r.Deadline < 0:

@@ -274,8 +274,8 @@ func TestKernelsMistakesAreReported(t *testing.T) {
 	})
 }
 
-// A PE that is killed keeps nobody for ever: kernels that wait for it give up, and the World says
-// who it was.
+// No PE waits without end for a killed PE: kernels that wait for it time out, and the World names
+// it.
 func TestKernelsWaitForAKilledPE(t *testing.T) {
 	gputest.Need(t)
 	for name, l := range map[string]life{"network": {DisableP2P: true}, "other hosts": {NodeID: "node %d"}} {

@@ -177,7 +177,7 @@ var lives = map[string]func(w *World, l life) error{
 		}
 		b := make([]byte, 1<<20)
 		defer runtime.KeepAlive(b)
-		for err == nil { // for ever, if nothing ends it; what is mapped stays
+		for err == nil { // without end, unless something ends it; mapped memory stays
 			err = w.Get(memory.AddrOf(b), a, 1<<20, l.Dies)
 		}
 		return err

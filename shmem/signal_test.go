@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric"
 )
 
-// TestSignalComesAfterTheBytes: whoever sees the signal sees the bytes that were put with it, or
+// TestSignalComesAfterTheBytes: a PE that sees the signal sees the bytes that were put with it, or
 // before it and a fence.
 func TestSignalComesAfterTheBytes(t *testing.T) {
 	const n, rounds = 3000, 100

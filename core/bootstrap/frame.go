@@ -15,7 +15,7 @@ import (
 type frame struct {
 	kind    frameKind
 	op      op
-	rank    uint32 // whom it is about
+	rank    uint32 // the rank it is about
 	root    uint32 // of a broadcast
 	seq     uint64 // of a collective call: the first is 1
 	payload []byte

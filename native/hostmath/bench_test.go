@@ -18,7 +18,8 @@ const (
 )
 
 // beside times f, which reads and writes moved bytes, in turns with a memcpy of benchTotal bytes,
-// and reports how f's bandwidth compares: best against best, since this machine is seldom alone.
+// and reports the ratio of their bandwidths, best against best, because other work often runs on
+// this machine.
 func beside(b *testing.B, moved int, f func()) {
 	from, to := guarded(b, benchTotal, 0), guarded(b, benchTotal, 0)
 	memcpy(addr(to), addr(from), benchTotal)

@@ -48,9 +48,9 @@ func (h Channel) Close() error {
 	return check(C.vb_destroy_channel(C.uint64_t(h)), "destroy a completion channel")
 }
 
-// NewCQ makes a completion queue of at least so many entries. One that gets more completions than
-// it has entries is broken for ever (EventCQErr). Its events come to the channel h under the token,
-// if h is not 0.
+// NewCQ creates a completion queue of at least so many entries. One that gets more completions than
+// it has entries is permanently broken (EventCQErr). Its events arrive on the channel h under the
+// token, if h is not 0.
 func (c Context) NewCQ(entries int, h Channel, token uint64) (CQ, error) {
 	var q C.uint64_t
 	rc := C.vb_create_cq(c.c(), C.int(entries), C.uint64_t(h), C.uint64_t(token), &q)

@@ -184,8 +184,8 @@ type RTR struct {
 	MaxDestRdAtomic, MinRNRTimer uint8
 }
 
-// RTS is how a queue pair sends. Timeout is 4.096 µs times two to its power, 0 for ever; 7 Retries
-// or RNRRetries are, for the latter, endless.
+// RTS is how a queue pair sends. Timeout is 4.096 µs times two to its power; 0: none. Retries and
+// RNRRetries are at most 7, which means infinite for the latter.
 type RTS struct {
 	PSN                                       uint32
 	Timeout, Retries, RNRRetries, MaxRdAtomic uint8

@@ -74,7 +74,7 @@ func (t *Table[T]) Remove(id uint64) (T, bool) {
 // Clear takes all ids back and returns what they stood for.
 func (t *Table[T]) Clear() (values []T) { return t.Take(func(T) bool { return true }) }
 
-// Take is Clear of the values that which accepts.
+// Take removes and returns the values that which accepts.
 func (t *Table[T]) Take(which func(T) bool) (values []T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

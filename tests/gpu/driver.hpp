@@ -30,9 +30,9 @@ inline void require(bool ok, const std::string& what) {
     }
 }
 
-// Kernels wait for each other. The driver loads a kernel at its first launch unless it is told to load
+// Kernels wait for each other. The driver loads a kernel at its first launch unless it is set to load
 // all at once, and loading waits for the kernels of the context that run: on one GPU, the other side's.
-// CUDA has 8 queues for streams unless it is told to have more.
+// CUDA has 8 queues for streams unless it is set to have more.
 inline const bool sidesRunTogether = setenv("CUDA_MODULE_LOADING", "EAGER", 0) == 0 &&
                                      setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0) == 0;
 

@@ -114,7 +114,7 @@ uint64_t toTheHost(const Pair& pair, How how, uint64_t tests) {
     std::atomic<bool> stop{false}, done{false};
     uint64_t stale = 0, came = 0;
     std::thread host([&] {
-        // It looks at the flags in another order than they come in, so that it meets them while they do.
+        // It polls the flags in another order than they arrive in, so that it sees them while they arrive.
         for (uint64_t i = 0; i < tests && !stop; i++) {
             const uint64_t test = (i / 64 * 64) + (63 - i % 64);
             if (test >= tests) {

@@ -26,7 +26,7 @@ struct Litmus {
     uint8_t* data;
     uint8_t* flags;
     uint8_t* chain;  ///< flags of the writer's GPU alone
-    uint8_t* meet;   ///< two words, where the sides meet before each test
+    uint8_t* meet;   ///< two words, by which the sides synchronise before each test
     Seen* seen;      ///< mapped host memory, one for each test
     uint64_t tests;
     uint64_t limit;  ///< nanoseconds that a wait may last

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Times a put of 8 bytes with a flag between two GPUs of one host, and shows that a wait for a peer that never comes
-// ends and tells what it was for.
+// ends and reports what it waited for.
 //
 //     signal PTX
 #include <cstring>

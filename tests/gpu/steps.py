@@ -67,7 +67,7 @@ def tail(output: str) -> str:
 
 
 class Runner:
-    """Runs steps until the budget is spent; what is left then is told as not run."""
+    """Runs steps until the budget is spent; the rest is reported as not run."""
 
     def __init__(self, budget: float) -> None:
         self.done: list[Done] = []

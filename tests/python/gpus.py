@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """GPUs for tests: real ones where MORI_REQUIRE has ``gpu`` in its list, else two emulated ones.
 
-An emulated GPU is a driver, libcuda.so.1, whose devices are host memory and threads; native/gpu/gputest/doc.go tells
+An emulated GPU is a driver, libcuda.so.1, whose devices are host memory and threads; native/gpu/gputest/doc.go says
 what it is like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process before
 anybody asks for a driver: all tests of this process see GPUs. Processes that are started see none, as on most
 machines, but for those that a test starts which uses the fixture ``gpu``: they find the driver by
@@ -88,7 +88,7 @@ def need_emulated() -> None:
 
 
 def need_cuda_torch() -> Any:
-    """Return torch; skip the test, or fail it, where there is none that sees a real GPU."""
+    """Return torch; skip the test, or fail it, without a torch that sees a real GPU."""
     import pytest
 
     if not real():

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """RDMA devices for tests: real ones where MORI_REQUIRE has ``rdma`` in its list, else two emulated ones.
 
-Emulated devices are those of a libibverbs.so.1 that is made of sockets and threads; native/verbs/verbstest/doc.go tells
+Emulated devices are those of a libibverbs.so.1 that is made of sockets and threads; native/verbs/verbstest/doc.go says
 what they are like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process
 before anybody asks for the library. It has no device then, as most machines have none: a test that uses the fixture
 ``nic`` has emu0 and emu1, and so have the processes that it starts, which find the library by LD_LIBRARY_PATH::

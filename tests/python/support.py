@@ -136,7 +136,7 @@ class Region:
 
 
 def stick(desc: MemoryDesc) -> None:
-    """Take the whole pages of a memory of this process away, and have whoever touches them wait for ever.
+    """Take the whole pages of a memory of this process away, and make every access to them wait without end.
 
     Raises:
         OSError: there is no userfaultfd here, or no right to it.
@@ -171,7 +171,7 @@ def succeed(status: TransferStatus) -> None:
 
 
 def eventually(check: Callable[[], Any], timeout: float = 30.0) -> Any:
-    """Return the first true result of ``check``; fail when there is none in time."""
+    """Return the first true result of ``check``; fail if none comes in time."""
     deadline = time.monotonic() + timeout
     while True:
         result = check()

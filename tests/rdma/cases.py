@@ -3,7 +3,7 @@
 
 A command is a line of shell. It runs in the root of the tree and finds in its environment: DEV0 and DEV1, the devices,
 the same where there is only one; GID0 and GID1, the indices of their GIDs, empty where none is needed; ADDR0, the
-address of the first node; BIN, the folder with Go's test programs; PYTHON; and with two nodes what vm/README.md tells.
+address of the first node; BIN, the folder with Go's test programs; PYTHON; and with two nodes what vm/README.md says.
 """
 
 from __future__ import annotations

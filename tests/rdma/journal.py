@@ -36,7 +36,7 @@ class Outcome:
 
 
 class Journal:
-    """Follows cases while they run, and tells the result."""
+    """Follows cases while they run, and reports the result."""
 
     def __init__(self, out: Path) -> None:
         self.out = out

@@ -16,7 +16,7 @@ TURNS = 5
 
 
 def rate(tool: str, size: int, count: int) -> float:
-    """MiB/s of so many messages of a size. What measured nothing, as figures.bandwidth tells, is run again."""
+    """MiB/s of so many messages of a size. A run without a result, as figures.bandwidth reports it, is repeated."""
     for turn in range(TURNS):
         said, complaints = converse(tool, size, count)
         try:

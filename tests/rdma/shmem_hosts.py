@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """mori.shmem and mori.ops between guests: a PE on each, which reach each other by RDMA and no other way.
 
-Runs on every node of a case, with what vm/README.md tells in the environment.
+Runs on every node of a case, with the environment that vm/README.md describes.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// pendingOps are the ops of an endpoint that have not ended, but for receives. One goroutine at a
-// time calls next: the executor's, or before and after it whoever flushes.
+// pendingOps are the ops of an endpoint that have not ended, except receives. One goroutine at a
+// time calls next: the executor's, or, before and after it, the one that flushes.
 type pendingOps struct {
 	queues *util.Queues
 	wake   chan struct{} // the executor has to look again; holds one

@@ -131,8 +131,8 @@ type lane struct {
 	lost  bool      // it never took anything before patience was over
 }
 
-// libfabric says FI_EAGAIN while it connects a datagram endpoint to a peer, and some providers do
-// so for ever if there is nobody.
+// libfabric returns FI_EAGAIN while it connects a datagram endpoint to a peer. Some providers never
+// stop if no peer listens.
 const (
 	patience     = 15 * time.Second
 	lostPatience = 100 * time.Millisecond // with a peer that was not reached before

@@ -16,8 +16,8 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// sliceLists are the lists of messages that are pulled by whoever finds them. A call through
-// vmCalls would move lists on the stack to the heap each time.
+// sliceLists are the lists of messages that are pulled by the goroutine that finds them. A call
+// through vmCalls would move lists on the stack to the heap each time.
 var sliceLists = sync.Pool{New: func() any { return newSlice() }}
 
 func newSlice() *slice {

@@ -17,18 +17,18 @@ import (
 // An inbox takes what the peer put into this side's rings: remote data of writes, messages, and
 // answers to ours.
 //
-// It is a util.Source: whoever looks into a completion queue of the endpoint empties the rings.
-// When nobody does, the peer's frameWake makes the stream's reader do it. Who wants to be woken:
+// It is a util.Source: a goroutine that polls a completion queue of the endpoint empties the rings.
+// If none polls, the peer's frameWake makes the stream's reader do it. A wakeup is requested by:
 //
 //	remote data  only while readers are parked: it waits in the ring until somebody asks
 //	messages     always except while a reader spins, which a timer finds out, since receives, answers
 //	             and counters
 //	             move on without anybody who reads
 //
-// mu is held while the rings are emptied, and whoever finds it taken leaves that to the one who has
-// it. Hooks and Finish run under it; they may come back to Drain, and never wait for it. A hook may
-// also run under locks of receive queues and of the stream, which messages take: with a hook, only
-// serve receives them.
+// mu is held while the rings are emptied. A goroutine that finds it taken leaves the work to its
+// holder. Hooks and Finish run under it; they may call Drain again, and never wait for it. A hook
+// may also run under locks of receive queues and of the stream, which messages take: with a hook,
+// only serve receives them.
 type inbox struct {
 	path *dataPath
 	cq   *util.CQ // of receives and remote data
@@ -50,7 +50,7 @@ type inbox struct {
 	timer    *time.Timer // runs while spins; nil if messages do not go through the rings
 	period   time.Duration
 
-	again atomic.Bool // something changed for whoever has mu
+	again atomic.Bool // something changed for the holder of mu
 	spins atomic.Bool // a reader looks all the time; written with mu held
 }
 
@@ -79,14 +79,14 @@ func (b *inbox) start() {
 	b.serve()
 }
 
-// Drain is for the readers of the queues; see util.Source. It leaves the work to whoever is at it:
-// another reader, or ourselves, when the queue's hook reads while something is pushed. A reader
-// that parks called Arm before, so that who is at it now knows of it and will not leave an entry
-// behind without asking for frameWake.
+// Drain is for the readers of the queues; see util.Source. It leaves the work to the goroutine that
+// holds mu: another reader, or this one, when the queue's hook reads during a push. A reader that
+// parks called Arm before, so the holder knows of it and does not leave an entry behind without
+// requesting frameWake.
 func (b *inbox) Drain() { b.drain(true) }
 
-// serve empties the rings for whoever does not read: the peer woke us, receives were posted, or a
-// reader stopped spinning.
+// serve empties the rings if no goroutine polls: the peer woke this side, receives were posted, or
+// a reader stopped spinning.
 func (b *inbox) serve() {
 	b.again.Store(true)
 	b.drain(false)
@@ -110,8 +110,8 @@ func (b *inbox) drain(poll bool) {
 	}
 }
 
-// work leaves the rings empty, with the peer asked to wake whoever wants that, or with a queue full
-// or no receive posted. It looks twice at most: an honest peer that answers in between wakes us.
+// work leaves the rings empty, with a wakeup requested if one is wanted, or with a queue full or no
+// receive posted. It checks at most twice: an honest peer that replies in between wakes this side.
 func (b *inbox) work(poll bool) {
 	messages := b.timer != nil && !(poll && b.hooked())
 	took, err := b.takeAll(messages)
@@ -183,7 +183,7 @@ func (b *inbox) takeAll(messages bool) (took bool, err error) {
 	return took || notices, err
 }
 
-// ask asks for frameWake on behalf of whoever wants it, and reports whether the peer did not know.
+// ask requests frameWake if a wakeup is wanted, and reports whether the peer did not know.
 func (b *inbox) ask(messages bool) (asked bool) {
 	if b.armed > 0 {
 		asked = b.notices.AskForWake()

@@ -72,8 +72,8 @@ func remoteFlags(e *ring.Message) fabric.OpFlags {
 	return 0
 }
 
-// chunkPolls is how often the next chunk of a message is looked for, before the sender is thought
-// to have lost its processor: then whoever looks next goes on.
+// chunkPolls is how often a reader polls for the next chunk of a message before it assumes that the
+// sender has lost its processor. The next poller then continues.
 const chunkPolls = 200
 
 // receiveInline copies a message out of the ring, or as much of it as is there.

@@ -183,9 +183,9 @@ func (p *pool) work() {
 	}
 }
 
-// linger waits a while for a job without parking, and yields its processor all the time. With mu
-// held, which is released meanwhile: whoever adds a job before it is taken again sees lingers and
-// wakes nobody.
+// linger waits a while for a job without parking, and yields its processor repeatedly. mu is held,
+// but released meanwhile: a goroutine that adds a job before it is taken again sees lingers and
+// wakes no worker.
 func (p *pool) linger() {
 	p.lingers = true
 	p.mu.Unlock()

@@ -46,7 +46,7 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 		<-copies
 		return copyNow(pid, local, remote)
 	}
-	if write(3, missing[:8]); !a.running(3) { // else it has waited for copies, for ever
+	if write(3, missing[:8]); !a.running(3) { // otherwise it has waited for copies without end
 		t.Error("a write of a page that is not in memory has ended before its copy")
 	}
 	close(copies)

@@ -15,9 +15,9 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// pullNow is the largest message that is pulled by whoever finds it in the ring; larger ones are
-// the workers'. With both processes spinning on 2 cores a worker has to wait for a processor: 4 MiB
-// took 2100 us instead of 330 to 450.
+// pullNow is the largest message that the goroutine which finds it in the ring pulls itself;
+// workers pull larger ones. With both processes spinning on 2 cores a worker has to wait for a
+// processor: 4 MiB took 2100 us instead of 330 to 450.
 const pullNow = 8 << 20
 
 // startPull begins to get a message from the sender's memory. Only the peer's nonsense is an error.

@@ -109,7 +109,8 @@ func TestMessagesGoByQueuePairs(t *testing.T) {
 	}
 }
 
-// Both sides send all they can and read late: the credits run out, and nobody waits for ever.
+// Both sides send as much as they can and read late: the credits run out, and no side waits without
+// end.
 func TestMessagesOfBothSidesAtOnce(t *testing.T) {
 	for name, limit := range map[string]string{"usual": "max_qp_wr=1024", "few": "max_qp_wr=4"} {
 		t.Run(name, func(t *testing.T) {

@@ -45,7 +45,7 @@ func (t *Table) Of(who identity.ID) *Log {
 	return l
 }
 
-// Forget drops the arrivals of all for whom gone is true.
+// Forget drops the arrivals of every engine for which gone is true.
 func (t *Table) Forget(gone func(identity.ID) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -88,7 +88,7 @@ func (g *Tags) Find(who identity.ID, uid uint64) (tag string, ok bool) {
 	return tag, ok
 }
 
-// Forget drops the tags of all for whom gone is true.
+// Forget drops the tags of every ID for which gone is true.
 func (g *Tags) Forget(gone func(identity.ID) bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func (g *Tags) Forget(gone func(identity.ID) bool) {
 	g.others.drop(gone)
 }
 
-// drop removes the tags of all for whom gone is true.
+// drop removes the tags of every ID for which gone is true.
 func (t *tagTable) drop(gone func(identity.ID) bool) {
 	if len(t.age) < maxTags {
 		t.next = 0 // the ring is not full: the oldest is the first

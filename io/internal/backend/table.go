@@ -313,8 +313,8 @@ func (t *Table) MovesGPUMemory() bool {
 	return slices.ContainsFunc(t.Transports(), (*transport.Transport).TakesGPUMemory)
 }
 
-// Disconnect closes the connections of all for whom gone is true, and makes their tokens worthless.
-// When it returns, no byte of them can land any more.
+// Disconnect closes the connections of every ID for which gone is true, and invalidates their
+// tokens. When it returns, no byte of them can land any more.
 func (t *Table) Disconnect(gone func(identity.ID) bool) {
 	if c := t.Control(); c != nil {
 		c.Revoke(gone)

@@ -109,7 +109,7 @@ func (s *Server) Redeem(ticket []byte, transport string) (who identity.ID, ok bo
 // Holds reports whether the token of a redeemed ticket is still valid.
 func (s *Server) Holds(ticket []byte) bool { return s.tokens.holds(ticket) }
 
-// Revoke invalidates the tokens of all for whom gone is true.
+// Revoke invalidates the tokens of every ID for which gone is true.
 func (s *Server) Revoke(gone func(identity.ID) bool) { s.tokens.revoke(gone) }
 
 func (s *Server) accept(lis net.Listener, local bool) {

@@ -47,7 +47,7 @@ func (k *tokens) issue(who identity.ID, admits func(identity.ID) error) ([]byte,
 	return raw, nil
 }
 
-// revoke invalidates the tokens of all for whom gone is true.
+// revoke invalidates the tokens of every ID for which gone is true.
 func (k *tokens) revoke(gone func(identity.ID) bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

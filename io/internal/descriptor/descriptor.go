@@ -43,7 +43,7 @@ func (d Engine) Equal(o Engine) bool {
 // handleLen is the fixed length of GPU IPC and fabric handles.
 const handleLen = 64
 
-// A Memory names a registered region and carries the right to access it: whoever holds its packed
+// A Memory names a registered region and carries the right to access it: the holder of its packed
 // form can read and write the region. A value: copy freely.
 type Memory struct {
 	EngineKey   string

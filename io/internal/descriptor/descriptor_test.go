@@ -101,8 +101,7 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// A descriptor of a few bytes must not make whoever unpacks it allocate gigabytes, whatever lengths
-// it claims.
+// A descriptor of a few bytes must not make unpack allocate gigabytes, whatever lengths it claims.
 func TestUnpackAllocatesNoMoreThanItWasGiven(t *testing.T) {
 	gold, _ := hex.DecodeString(goldenMemory)
 	claim := []byte{0xc6, 0x30, 0, 0, 0}                                 // a binary of 768 MiB

@@ -151,8 +151,8 @@ func (s *Set) look() (left int, opened bool) {
 		}
 		over[g] = o
 	}
-	// Nothing is pending any more when its gate is given back: whoever takes it then has it pending
-	// for another transfer.
+	// Nothing is pending any more when its gate is released: the next owner has it pending for
+	// another transfer.
 	s.mu.Lock()
 	s.pending = slices.DeleteFunc(s.pending, func(g *Gate) bool { _, is := over[g]; return is })
 	s.mu.Unlock()

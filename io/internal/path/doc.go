@@ -7,10 +7,10 @@
 //	Start ─▶ (backlog while the endpoint's queue is full) ─▶ endpoint ─▶ completion queue ─▶
 //	reap ─▶ opsEnded
 //
-// Completions are reaped by whoever adds them to the queue: the submitting goroutine for what the
-// provider finishes inline, else the provider's own, which saves two hand-overs between goroutines
-// (8 bytes over TCP). Reaping never submits, since it may run inside Submit. It leaves what is to
-// be submitted then in a deferred list, to the next submit or to the path's worker.
+// The goroutine that adds completions to the queue reaps them: the submitting goroutine for what
+// the provider finishes inline, else the provider's own. That saves two hand-overs between
+// goroutines (8 bytes over TCP). Reaping never submits, because it may run inside Submit. It leaves
+// new submissions in a deferred list, to the next submit or to the path's worker.
 //
 // The mutex of the backlog is held while submitting, and that of transfer.Order while statuses
 // change.

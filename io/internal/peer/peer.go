@@ -29,7 +29,7 @@ type Config struct {
 	HasXGMI  func() bool // there is an XGMI backend
 
 	Idle  time.Duration // a path that was not used for so long is closed; 0 = never
-	Lease time.Duration // how long a peer may give no sign of life; 0 = for ever
+	Lease time.Duration // how long a peer may show no sign of life; 0: forever
 	Pace  Pace          // of replays
 }
 
@@ -153,8 +153,8 @@ func (p *Peer) ClosePath(r *backend.Route, reason error) {
 // transfer opens new ones.
 func (p *Peer) ClosePaths(reason error) { p.paths.closeAll(reason) }
 
-// Tick is called regularly. It ends transfers past their deadline and looks for backlogs, for paths
-// to mend or to close, and for signs of life.
+// Tick is called regularly. It ends transfers past their deadline and checks for backlogs, paths
+// to retry or to close, and signs of life.
 func (p *Peer) Tick(now time.Time) {
 	p.Pending.Expire(now)
 	for _, q := range p.Paths() {
@@ -172,7 +172,7 @@ func (p *Peer) Close(reason error) {
 	p.Pending.Parked.Close(reason)
 	p.tasks.stop()
 	p.paths.closeAll(reason)
-	_ = p.dial.Lock(context.Background()) // whoever opens a path meanwhile closes it again
+	_ = p.dial.Lock(context.Background()) // the caller that opens a path meanwhile closes it again
 	p.paths.unended.Wait()                // for paths that had broken before, too
 	p.dial.Unlock()
 	p.Pending.Parked.Fail(func(*transfer.Transfer) error { return reason })

@@ -5,7 +5,7 @@ package transfer
 import "sync"
 
 // A Parking holds the transfers to one peer that are on no path: they wait for one, or for a GPU. A
-// transfer that is parked belongs to whoever takes it out first. The zero value is ready.
+// parked transfer belongs to the first goroutine that takes it out. The zero value is ready.
 type Parking struct {
 	mu     sync.Mutex
 	closed error // why; nil while transfers may park

@@ -20,9 +20,9 @@ import (
 //	                        │                        │
 //	                        └────────▶ ended ◀───────┘
 //
-// ops counts what has still to end on the present path; whoever takes it to zero decides how it
-// goes on. An op that ended well is done for good; the others are replayed on the next path, unless
-// the transfer has failed.
+// ops counts the unfinished ops on the present path. The goroutine that takes it to zero decides
+// how the transfer continues. A successful op is done; the others are replayed on the next path,
+// unless the transfer has failed.
 type Transfer struct {
 	Status *Status
 

@@ -71,7 +71,7 @@ func (c *Conn) book(done []fabric.Completion) {
 	}
 }
 
-// Close ends the connection. When it returns, whoever called it, no byte of it can land any more.
+// Close ends the connection. When it returns, in any goroutine, no byte of it can land any more.
 // What had arrived stays known.
 func (c *Conn) Close() {
 	c.closed.Do(func() {

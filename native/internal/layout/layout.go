@@ -28,8 +28,8 @@ type Comparison struct {
 	Ours   string
 	Guard  string // the include guard of Ours
 	Vendor string // a header that includes the vendor's headers
-	// Growing are the structs that newer versions of the vendor's may continue: whoever fills one is
-	// given its size.
+	// Growing lists the structs that newer versions of the vendor's header may extend: the function
+	// that fills one gets its size.
 	Growing []string
 }
 

@@ -120,7 +120,7 @@ func TestOwnMistakes(t *testing.T) {
 	}
 }
 
-// TestReceiverNotReady waits for a receive for ever, or as often as it is set to.
+// TestReceiverNotReady waits for a receive without end, or as often as it is set to.
 func TestReceiverNotReady(t *testing.T) {
 	send := func(w *verbs.SendWR) { w.Op = verbs.OpSend }
 	t.Run("for ever", func(t *testing.T) {

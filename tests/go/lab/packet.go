@@ -21,7 +21,7 @@ func flipBit(b []byte) bool {
 	return true
 }
 
-// contents returns the contents of a TCP packet, empty if there are none.
+// contents returns the contents of a TCP packet, empty without payload.
 func contents(b []byte) []byte {
 	head := int(b[0]&15) * 4
 	if b[9] != protocolTCP || len(b) < head+20 {

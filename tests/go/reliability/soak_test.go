@@ -14,7 +14,7 @@ import (
 	"mori/tests/go/lab"
 )
 
-// soakTime is how long the soak goes on: MORI_SOAK ("10m"), else a time that tests can spare.
+// soakTime is how long the soak runs: MORI_SOAK ("10m"), else a time that tests can spare.
 func soakTime(t *testing.T) time.Duration {
 	if text := os.Getenv("MORI_SOAK"); text != "" {
 		d, err := time.ParseDuration(text)

@@ -23,7 +23,7 @@ const (
 	uffdMissing      = 1
 )
 
-// stick takes the pages of a region away, and has whoever touches them wait for ever.
+// stick removes the pages of a region, and makes every access to them wait without end.
 func (p *peerSide) stick(raw json.RawMessage) (any, error) {
 	i, err := decode[int](raw)
 	if err != nil {

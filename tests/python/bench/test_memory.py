@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Regions and the pattern that tells a byte's place."""
+"""Regions and the pattern that identifies a byte's place."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class TestDeviceMemory:
 
     @pytest.mark.parametrize("close", [device.DeviceMemory.close, lambda memory: None], ids=["close", "last reference"])
     def test_what_is_given_back_is_free(self, close: Any) -> None:
-        size = device.memory_info().total * 6 // 10  # another has no room beside it, whoever else uses the GPU
+        size = device.memory_info().total * 6 // 10  # another has no room beside it, even if others use the GPU
         for _ in range(3):
             memory = device.DeviceMemory(size)
             close(memory)

@@ -19,7 +19,7 @@ with open("/proc/self/maps") as maps:
 assert "_moricore" not in mapped and "libcuda" not in mapped and "libamdhip64" not in mapped
 assert len(os.listdir("/proc/self/task")) == 1
 """
-    # Emulated GPUs come with the environment, and are opened by whoever asks for the drivers.
+    # Emulated GPUs come with the environment, and are opened by the first use of the drivers.
     run_script(code)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Transfers over RDMA devices: what they use, what is told when they cannot, and what happens when devices fail."""
+"""Transfers over RDMA devices: what they use, what is reported when they cannot, and what happens when devices fail."""
 
 from __future__ import annotations
 

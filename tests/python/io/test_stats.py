@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an engine tells of its transfers: stats, traces, tags, and the metrics port."""
+"""What an engine reports about its transfers: stats, traces, tags, and the metrics port."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory whose pages do not come (userfaultfd): the program goes on, hears Ctrl-C, cancels and closes."""
+"""Memory whose page faults are not served (userfaultfd): the program continues, gets Ctrl-C, cancels and closes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What runs the checks on GPU machines (tests/gpu) bounds its steps and tells what did not run."""
+"""What runs the checks on GPU machines (tests/gpu) bounds its steps and reports what did not run."""
 
 from __future__ import annotations
 

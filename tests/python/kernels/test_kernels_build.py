@@ -156,7 +156,7 @@ def test_ptx_of_dispatch_and_combine(kernel: str, architecture: str) -> None:
     assert ("cp.async.bulk.global.shared::cta.bulk_group" in code) == (architecture == "sm_90")
     if architecture == "sm_90":
         assert in_order(body, ["cp.async.bulk.wait_group 0", "fence.proxy.async;", rows])
-    if kernel == "ep_combine":  # a chunk of rows that were sent, its arrival, all arrivals, the word that tells of it
+    if kernel == "ep_combine":  # a chunk of rows that were sent, its arrival, all arrivals, the word that reports it
         sent = ["fence.acq_rel.sys", "atom.add.relaxed.gpu", "fence.acq_rel.sys", "st.relaxed.sys.u64"]
         older = ["cp.async.bulk.wait_group 4;", "fence.proxy.async;"] if architecture == "sm_90" else []
         assert in_order(body, [*older, *sent])

@@ -16,7 +16,7 @@ from support import cannot
 ROOT = Path(__file__).resolve().parents[3]
 KERNELS = ROOT / "native" / "kernels"
 # g++ takes three times as long for what is checked for addresses when it optimizes, and those programs mostly wait.
-# Threads are to meet at the speed of optimized code.
+# Threads synchronise at the speed of optimized code.
 SANITIZERS = {"address,undefined": "-O0", "thread": "-O1"}
 EP = ["ep/dispatch.cpp", "ep/combine.cpp", "ep/count_local.cpp"]
 EP_HOSTS = [*EP, *(f"ep/{name}.cpp" for name in ("dispatch_hosts", "combine_hosts", "combine_forward"))]

@@ -176,12 +176,12 @@ def built(family: str, headers: Path, folder: Path, *flags: str) -> Path:
 
 
 def sanitized(sanitizers: str) -> list[str]:
-    # Threads are to meet at the speed of optimized code; all else is compiled in half the time without.
+    # Threads synchronise at the speed of optimized code; all else is compiled in half the time without.
     return ["-O1" if sanitizers == "thread" else "-O0", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=all"]
 
 
 def first_red_seed(program: Path, seeds: int, seconds: int) -> tuple[int, str]:
-    """Return the first seed that a program does not pass, 0 if there is none, and what it said."""
+    """Return the first seed that a program does not pass, else 0, and its output."""
     for seed in range(1, seeds + 1):
         ended = subprocess.run([program, str(seed), "1", str(seconds)], capture_output=True, text=True, timeout=200)
         if ended.returncode != 0:

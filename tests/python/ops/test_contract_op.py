@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an op tells about itself, and several of them."""
+"""What an op reports about itself, and several of them."""
 
 from __future__ import annotations
 

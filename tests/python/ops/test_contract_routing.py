@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Routing handles: a dispatch that is repeated, and combines that are told which dispatch they belong to."""
+"""Routing handles: a dispatch that is repeated, and combines that name the dispatch they belong to."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_an_op_that_is_dropped_goes_whatever_it_was_called_with(gpu_ranks: Ranks
 
 
 def _overfull(rank: Rank) -> int:
-    """Of calls that are alike, two send rank 0 more rows than there is room for; whichever are told, all are made."""
+    """Of calls that are alike, two overflow rank 0; whichever calls report it, all are executed."""
     op, refusals = on_gpu(rank, max_total_recv_tokens=6), 0
     rows, nowhere, first = rows_of(rank, TOKENS)[0], [(-1, -1)] * TOKENS, [(0, -1)] * TOKENS
     modest = make("gpu", np.array(nowhere if rank.me else first, np.int32))

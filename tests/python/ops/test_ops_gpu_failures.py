@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks on GPUs that are killed or stopped in a call: the others are told who it was, and finalize ends."""
+"""Ranks on GPUs that are killed or stopped in a call: others get an error that names the rank, and finalize ends."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Many rounds through one op, in which ranks come at any time: nobody reads what is not there yet, or not any more."""
+"""Many rounds through one op, in which ranks arrive at any time: no rank reads rows too early or too late."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def test_registered_memory_with_nics(nic_ranks: Ranks) -> None:
     ],
 )
 def test_all_take_what_all_have(blind: int, filters: tuple[str, str], path: str, why: str) -> None:
-    """A PE without a device, or that is told to use none, does not break the others."""
+    """A PE without a device, or that is set to use none, does not break the others."""
     nics.need_emulated()
     worlds = [{**nics.child_env(), "FABRIC_PROVIDER": f, "MORI_NODE_ID": f"host {pe}"} for pe, f in enumerate(filters)]
     if blind >= 0:

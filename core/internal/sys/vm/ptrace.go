@@ -21,8 +21,8 @@ const (
 	PtraceNone       = 3 // nobody
 )
 
-// PtraceScope reads kernel.yama.ptrace_scope, which also decides who may use Read and Write on
-// whom.
+// PtraceScope reads kernel.yama.ptrace_scope, which also decides which processes may use Read and
+// Write on each other.
 func PtraceScope() (int, error) {
 	b, err := os.ReadFile("/proc/sys/kernel/yama/ptrace_scope")
 	if errors.Is(err, fs.ErrNotExist) {

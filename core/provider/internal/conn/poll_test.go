@@ -31,7 +31,7 @@ func (r *rig) spin() fabric.Completion {
 	return done[0]
 }
 
-// lendOut sends messages to r, which spins, until its link is lent to the one who looks.
+// lendOut sends messages to r, which spins, until r's caller reads its link itself.
 func lendOut(r, from *rig) {
 	r.Helper()
 	for r.ctx.Err() == nil {
@@ -197,7 +197,7 @@ func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 				}
 			}
 			if i%50 == 49 {
-				time.Sleep(2 * time.Millisecond) // longer than a stream stays lent to a program that does not look
+				time.Sleep(2 * time.Millisecond) // longer than a program keeps a stream without polling
 			}
 		}
 		return nil
@@ -231,8 +231,8 @@ func (w *watchedPoller) Arm(parking bool) {
 	}
 }
 
-// TestNoLinkIsLentWhileAReaderIsParked has one reader look and another wait: the one who waits is
-// not kept waiting.
+// TestNoLinkIsLentWhileAReaderIsParked has one reader poll and another wait: the waiting one must
+// not be delayed.
 func TestNoLinkIsLentWhileAReaderIsParked(t *testing.T) {
 	a, b := polledPair(t)
 	parked := make(chan error, 1)

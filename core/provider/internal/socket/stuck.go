@@ -92,7 +92,7 @@ func (e *ends) shutdown() {
 // blocked in a call on memory of the program, and reports whether one is. After Stream.Shutdown.
 func (e *ends) Abandon(readers, writers *sync.WaitGroup) bool {
 	if e.conn != nil {
-		// It wakes whoever waits for the socket, where shutdown is blocked.
+		// It wakes every goroutine that waits for the socket, where shutdown is blocked.
 		_ = e.conn.SetDeadline(time.Unix(1, 0))
 	}
 	reading, sending := e.reading.abandon(readers), e.sending.abandon(writers)

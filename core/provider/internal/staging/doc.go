@@ -20,13 +20,13 @@
 //	Reader, Writer   a peer's read and write
 //	Devices   the buffers of a domain's devices
 //
-// # Who waits for what
+// # What waits for what
 //
-// Only the Stager talks to a device. Its goroutine runs from the first piece on, starts copies,
-// polls them, and parks if there are none. Whoever reads or writes sockets never waits for a
-// device. A frame that finds no buffer waits until one is free. Buffers for arriving bytes become
-// free when they are copied in, whatever the network does. Buffers on their way out wait for the
-// peer, so they have half of the memory of device.Staging, and PieceBytes an endpoint.
+// Only the Stager uses a device. Its goroutine runs from the first piece on, starts copies, polls
+// them, and parks if there are none. Goroutines that use sockets never wait for a device. A frame
+// that finds no buffer waits until one is free. Buffers for arriving bytes become free when they
+// are copied in, whatever the network does. Outgoing buffers wait for the peer, so they have half
+// of the memory of device.Staging, and PieceBytes an endpoint.
 //
 // A region is held open while one of its pieces is copied: MR.Close waits for that. The end of a
 // connection waits, too, for up to closeWait. What a device does not finish by then stays pinned.

@@ -190,8 +190,8 @@ func (s *sight) inKernel() []string {
 	return names
 }
 
-// ports says what ports that are down or have no good address want. One that is down is nothing to
-// mend while others are up.
+// ports returns the problems of ports that are down or have no good address, with remedies. A port
+// that is down is no problem while others are up.
 func (s *sight) ports(usable int) problems {
 	var p problems
 	for _, port := range s.host.RDMA {

@@ -198,8 +198,8 @@ func armCounter(r *rig.Rig, c fabric.Counter) {
 	}
 }
 
-// wakesSleeper sleeps on an armed queue until there is something to read. It may be woken for
-// nothing, but not for ever.
+// wakesSleeper sleeps on an armed queue until there is something to read. Spurious wakeups are
+// allowed, but not without end.
 func wakesSleeper(r *rig.Rig, w fabric.WaitObject) {
 	r.Helper()
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
