@@ -88,10 +88,6 @@ class Layer:
         np.put_along_axis(to, self.indices(rank, n) // (self.sizes.experts // self.sizes.ranks), True, 1)
         return to
 
-    def wrong_rows(self, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
-        """Count the rows on rank `me` that differ from the tokens sent to it, from `first` on."""
-        return self.lost_rows(me, n, rank, token) + self.different_rows(rows, rank, token + first)
-
     def lost_rows(self, me: int, n: int, rank: Array, token: Array) -> int:
         """Count the sources from which rank `me` did not get exactly the right tokens."""
         wanted = [np.flatnonzero(self.goes(source, n)[:, me]) for source in range(self.sizes.ranks)]
@@ -102,12 +98,9 @@ class Layer:
         """Count the rows that differ from the given tokens of the given ranks."""
         return self._different(rows, 1, self._starts(rank, token))
 
-    def wrong_sums(self, me: int, rows: Array, first: int = 0) -> int:
-        """Count the combined tokens, from `first` on, that differ from token times ranks."""
-        return self.wrong_multiples(me, rows, self.goes(me, len(rows)).sum(1), first)
-
-    def wrong_multiples(self, me: int, rows: Array, times: Array, first: int) -> int:
-        """Count the rows that differ from `times` times their token; the first is token `first`."""
+    def wrong_sums(self, me: int, n: int, rows: Array, first: int = 0) -> int:
+        """Count the sums of the first of n tokens, from `first` on, that are not a token times its ranks."""
+        times = self.goes(me, n)[: len(rows)].sum(1)
         starts = self._starts(me, np.arange(first, first + len(rows)))
         groups = ((k, np.flatnonzero(times == k)) for k in range(self.sizes.ranks + 1))
         return sum(self._different(rows[which], k, starts[which]) for k, which in groups if len(which))

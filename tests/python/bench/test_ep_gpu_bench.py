@@ -16,7 +16,7 @@ from bench_command import AGREED, bench, needs_matplotlib
 
 import gpus
 from mori._bench import ep as ep_cases
-from mori._bench.ep_rows import Layer, Sizes, encode
+from mori._bench.ep_rows import Array, Layer, Sizes, encode
 from mori._bench.raw.nccl import why_no_cuda
 from mori._tune import tables
 from mori._tune.ep import BLOCKS, CALLS, launches
@@ -143,16 +143,21 @@ def layer() -> Layer:
     return Layer(Sizes(64, 32, 16, 4, 2), "bfloat16", "ml_dtypes")
 
 
+def wrong_rows(layer: Layer, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
+    """Count the rows that are lost, and those that differ from the tokens from `first` on."""
+    return layer.lost_rows(me, n, rank, token) + layer.different_rows(rows, rank, token + first)
+
+
 def test_wrong_rows_are_counted(layer: Layer) -> None:
     first, n = 16, 10
     goes = np.flatnonzero(layer.goes(1, n)[:, 0])
     rank = np.concatenate([np.zeros(layer.goes(0, n)[:, 0].sum(), np.int64), np.ones(len(goes), np.int64)])
     token = np.concatenate([np.flatnonzero(layer.goes(0, n)[:, 0]), goes])
     rows = np.stack([layer.tokens(int(r))[first + t] for r, t in zip(rank, token, strict=True)])
-    assert layer.wrong_rows(0, n, rows, rank, token, first) == 0
-    assert layer.wrong_rows(0, n, rows, rank, token, first + 1) == len(rows), "those of another batch"
+    assert wrong_rows(layer, 0, n, rows, rank, token, first) == 0
+    assert wrong_rows(layer, 0, n, rows, rank, token, first + 1) == len(rows), "those of another batch"
     rows[3, 5] ^= 1
-    assert layer.wrong_rows(0, n, rows, rank, token, first) == 1
+    assert wrong_rows(layer, 0, n, rows, rank, token, first) == 1
     assert layer.lost_rows(0, n, rank[1:], token[1:]) == 1
 
 
@@ -161,10 +166,10 @@ def test_wrong_sums_are_counted(layer: Layer) -> None:
     times = layer.goes(0, n).sum(1)
     tokens = (layer.tokens(0)[first : first + n].astype(np.uint32) << 16).view(np.float32)
     rows = encode(times[:, None].astype(np.float32) * tokens, "bfloat16", "ml_dtypes")
-    assert layer.wrong_sums(0, rows, first) == 0
+    assert layer.wrong_sums(0, n, rows, first) == 0
     rows[2, 0] ^= 0x40
-    assert layer.wrong_sums(0, rows, first) == 1
-    assert layer.wrong_multiples(0, rows[:2], times[:2], first) == 0
+    assert layer.wrong_sums(0, n, rows, first) == 1
+    assert layer.wrong_sums(0, n, rows[:2], first) == 0, "of some tokens"
 
 
 def test_skewed_routing_prefers_the_first_experts() -> None:

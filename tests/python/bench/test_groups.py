@@ -266,21 +266,26 @@ def dispatched(layer: Layer, me: int, n: int) -> tuple[Array, Array, Array]:
     return rows, rank, token
 
 
+def wrong_rows(layer: Layer, me: int, n: int, rows: Array, rank: Array, token: Array, first: int = 0) -> int:
+    """Count the rows that are lost, and those that differ from the tokens from `first` on."""
+    return layer.lost_rows(me, n, rank, token) + layer.different_rows(rows, rank, token + first)
+
+
 def test_right_rows_are_right_in_any_order(layer: Layer) -> None:
     rows, rank, token = dispatched(layer, 1, 12)
     order = np.random.default_rng(1).permutation(len(rows))
-    assert layer.wrong_rows(1, 12, rows[order], rank[order], token[order]) == 0
+    assert wrong_rows(layer, 1, 12, rows[order], rank[order], token[order]) == 0
 
 
 def test_wrong_lost_and_doubled_rows_are_found(layer: Layer) -> None:
     rows, rank, token = dispatched(layer, 1, 12)
     changed = rows.copy()
     changed[3, 5] ^= 1
-    assert layer.wrong_rows(1, 12, changed, rank, token) == 1
-    assert layer.wrong_rows(1, 12, rows[1:], rank[1:], token[1:]) == 1
+    assert wrong_rows(layer, 1, 12, changed, rank, token) == 1
+    assert wrong_rows(layer, 1, 12, rows[1:], rank[1:], token[1:]) == 1
     twice = np.r_[0, np.arange(len(rows))]
-    assert layer.wrong_rows(1, 12, rows[twice], rank[twice], token[twice]) == 1
-    assert layer.wrong_rows(1, 12, np.roll(rows, 1, 0), rank, token) > 1
+    assert wrong_rows(layer, 1, 12, rows[twice], rank[twice], token[twice]) == 1
+    assert wrong_rows(layer, 1, 12, np.roll(rows, 1, 0), rank, token) > 1
 
 
 def test_sums_are_the_rows_times_the_ranks(layer: Layer) -> None:
@@ -288,9 +293,9 @@ def test_sums_are_the_rows_times_the_ranks(layer: Layer) -> None:
     assert set(times) == {1, 2}
     floats = (layer.tokens(2).astype(np.uint32) << 16).view(np.float32)  # bfloat16 is the upper half of a float32
     sums = encode(floats * times[:, None].astype(np.float32), "bfloat16", "ml_dtypes")
-    assert layer.wrong_sums(2, sums) == 0
+    assert layer.wrong_sums(2, 12, sums) == 0
     sums[4, 0] ^= 1
-    assert layer.wrong_sums(2, sums) == 1
+    assert layer.wrong_sums(2, 12, sums) == 1
 
 
 def test_tokens_differ_and_experts_are_drawn_without_repeats(layer: Layer) -> None:
