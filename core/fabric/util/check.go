@@ -20,7 +20,7 @@ var flagsOf = [...]fabric.OpFlags{
 	fabric.OpCompareAtomic: fabric.OpWantCQE | fabric.OpFence | fabric.OpLevels,
 }
 
-// CheckOp is CheckOpLen for those who do not need the length.
+// CheckOp is CheckOpLen without the length.
 func CheckOp(op *fabric.Op, lim *fabric.Limits) error {
 	_, err := CheckOpLen(op, lim)
 	return err

@@ -14,14 +14,13 @@ import (
 	"mori/core/fabric/util/internal/waitfd"
 )
 
-// A Counter is a complete fabric.Counter. Successes are counted without a lock; the lock is taken
-// only when a count reaches what somebody waits for.
+// A Counter is a complete fabric.Counter. Successes are counted without a lock. The lock is taken
+// only when a count reaches the threshold of a waiter.
 type Counter struct {
 	bindings
 	value atomic.Uint64
-	// next is the least count for which somebody waits, nobody without a waiter. It is lowered
-	// before the value is looked at again, and loaded after the value was changed, so one of the two
-	// sides sees the other.
+	// next is the least threshold of a waiter, or noWaiter. A waiter lowers it before it looks at
+	// the value again, and a count loads it after it has changed the value. So one sees the other.
 	next atomic.Uint64
 
 	unit fabric.CountUnit
@@ -38,8 +37,8 @@ type Counter struct {
 
 var _ fabric.Counter = (*Counter)(nil)
 
-// nobody is the threshold of no waiter.
-const nobody = math.MaxUint64
+// noWaiter is the threshold without a waiter.
+const noWaiter = math.MaxUint64
 
 // A countWaiter is a Wait that is parked. The goroutine that takes it off the list sets err and
 // closes done.
@@ -55,7 +54,7 @@ func NewCounter(unit fabric.CountUnit) (*Counter, error) {
 		return nil, fmt.Errorf("open counter of unit %d: %w", unit, fabric.ErrInvalid)
 	}
 	c := &Counter{bindings: bindings{object: "counter"}, unit: unit}
-	c.next.Store(nobody)
+	c.next.Store(noWaiter)
 	return c, nil
 }
 
@@ -98,7 +97,7 @@ func (c *Counter) wake() {
 
 // aim sets next. With mu held.
 func (c *Counter) aim() {
-	least := uint64(nobody)
+	least := uint64(noWaiter)
 	if c.fd.Armed() {
 		least = 0
 	}

@@ -16,10 +16,10 @@
 //
 // # How a completion gets its place
 //
-// A queue never overflows. Before an op is accepted its provider calls [CQ.Reserve];
-// [fabric.ErrAgain] means that the caller has to read completions first, and goes back from Submit
-// as it is. The op then ends by one [CQ.Push], one [CQ.PushErr], or, if it succeeded and nobody
-// wants to hear of it, one [CQ.Unreserve]. The place is free again when the entry was read.
+// A queue never overflows. Before a provider accepts an op, it calls [CQ.Reserve].
+// [fabric.ErrAgain] means that the caller has to read completions first; Submit returns it as it
+// is. The op then ends by one [CQ.Push] or one [CQ.PushErr], or by one [CQ.Unreserve] if it
+// succeeded and reports no success. The place is free again when the entry was read.
 //
 // Completions that a peer causes (remote data at a passive target) have places of their own, as
 // many again, so that a peer cannot take those of our own ops: [CQ.TryPush] answers false when they

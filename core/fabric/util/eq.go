@@ -38,7 +38,7 @@ func NewEQ(size int) (*EQ, error) {
 	}, nil
 }
 
-// Push adds an event; a closed queue swallows it. A nil EQ is one that nobody bound.
+// Push adds an event; a closed queue swallows it. A nil EQ is no queue.
 func (q *EQ) Push(e fabric.Event) {
 	if q == nil {
 		return

@@ -14,7 +14,7 @@ type Queues struct {
 	TxSelective, RxSelective bool
 	EQ                       *EQ // may stay nil
 
-	counters [fabric.OpRemoteWrite + 1]*Counter // by kind of op; nil: nobody counts
+	counters [fabric.OpRemoteWrite + 1]*Counter // by kind of op; nil: not counted
 }
 
 // BindCQ is Endpoint.BindCQ but for the state.

@@ -80,9 +80,9 @@ func (d *domain) leave(dp *dataPath) {
 	}
 }
 
-// revoke revokes the grants of a region and returns when nobody can touch it any more: the grants
-// came back, or their connections have ended. A peer that does neither is disconnected; its fence
-// then holds.
+// revoke revokes the grants of a region and returns when no peer can reach it any more: the grants
+// came back, or their connections have ended. If neither happens, it disconnects the peer, whose
+// fence then holds.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	ds.mu.Lock()
 	var paths []*dataPath

@@ -20,10 +20,9 @@ import (
 // It is a util.Source: a goroutine that polls a completion queue of the endpoint empties the rings.
 // If none polls, the peer's frameWake makes the stream's reader do it. A wakeup is requested by:
 //
-//	remote data  only while readers are parked: it waits in the ring until somebody asks
-//	messages     always except while a reader spins, which a timer finds out, since receives, answers
-//	             and counters
-//	             move on without anybody who reads
+//	remote data  only while readers are parked: it stays in the ring until the queue is read
+//	messages     always, unless a reader spins, since receives, answers and counters progress without
+//	             a reader; a timer finds out whether a reader still spins
 //
 // mu is held while the rings are emptied. A goroutine that finds it taken leaves the work to its
 // holder. Hooks and Finish run under it; they may call Drain again, and never wait for it. A hook

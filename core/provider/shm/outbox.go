@@ -132,8 +132,8 @@ func (o *outbox) pop() {
 	}
 }
 
-// put moves one message into the ring, or reports that there is no room: then somebody calls flush
-// when there is, either the reader that spins or the peer by frameSpace. With o.mu held.
+// put moves one message into the ring, or reports that there is no room. Then flush is called when
+// there is room: by the reader that spins, or on the peer's frameSpace. With o.mu held.
 func (o *outbox) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
 	e := entryOf(op)
 	size := uint64(e.Size)

@@ -84,8 +84,8 @@ func (dp *dataPath) awaitPeer() {
 	}
 }
 
-// watch ends the connection when the peer's process has ended, although somebody keeps its socket
-// open.
+// watch ends the connection when the peer's process has ended, although another process keeps its
+// socket open.
 func (dp *dataPath) watch() {
 	if dp.greet.peer.AwaitEnd() {
 		dp.ep.Fail(fmt.Errorf("process %d of %s ended: %w", dp.greet.peer.PID, dp.ep.Peer(), fabric.ErrConnReset))

@@ -25,7 +25,7 @@ type FD struct {
 // In this order: see Waiting.
 const (
 	none  = iota
-	calm  // nobody waits: no TryWait, or its last answer was not nil
+	calm  // no waiter: no TryWait, or its last answer was not nil
 	armed // TryWait answered nil
 	fired // and something came since: fd is readable
 )
@@ -74,13 +74,13 @@ func (w *FD) Disarm() {
 	}
 }
 
-// Armed reports whether somebody waits and was not woken.
+// Armed reports whether a waiter is to be woken.
 func (w *FD) Armed() bool { return w.state == armed }
 
-// Waiting reports whether somebody waits, or was woken and has not come back yet.
+// Waiting reports whether there is a waiter, which may have been woken and not come back yet.
 func (w *FD) Waiting() bool { return w.state >= armed }
 
-// Fire wakes the waiter, if there is one. It costs one branch if nobody waits on the descriptor.
+// Fire wakes the waiter, if there is one. Without one it costs a branch.
 func (w *FD) Fire() {
 	if w.state == armed {
 		w.set()
