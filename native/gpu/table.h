@@ -155,6 +155,13 @@ struct gpu_vendor {
 	unsigned (*ipc_flags)(const struct gpu_api *a); // CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS and its like
 };
 
+// The adapters of a vendor by the names that they have in its file.
+#define GPU_ADAPTERS                                                                                                          \
+	.libraries = libraries, .enter = enter, .leave = leave, .failed = failed, .error = error, .current = current,               \
+	.current_device = current_device, .versions = versions, .describe = describe, .link = link_of, .pointer = pointer,          \
+	.peer_enable = peer_enable, .copy = copy, .copy_peer = copy_peer, .module_load = module_load,                               \
+	.function_shared = function_shared, .vmm_import = vmm_import, .dmabuf = dmabuf, .ipc_flags = ipc_flags
+
 // A loaded driver. It is made once and stays: drivers are never closed.
 struct gpu_api {
 	const struct gpu_vendor *v;

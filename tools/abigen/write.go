@@ -67,12 +67,12 @@ func (l *layouts) checks() ([]byte, error) {
 		b.WriteString(r.name)
 	}
 	b.WriteString("\n}\n\n// Each array has a length of 0 if Go's layout is the C++ compiler's.\nvar (\n")
-	check := func(what string, n int64) { fmt.Fprintf(&b, "_ [0]byte = [%s - %d]byte{}\n", what, n) }
 	for _, r := range l.records {
-		check(fmt.Sprintf("unsafe.Sizeof(%s{})", r.name), r.size)
+		fmt.Fprintf(&b, "_ [0]byte = [(unsafe.Sizeof(%s{}) - %d)", r.name, r.size)
 		for _, f := range r.fields {
-			check(fmt.Sprintf("unsafe.Offsetof(%s{}.%s)", r.name, f.name), f.offset)
+			fmt.Fprintf(&b, " | (unsafe.Offsetof(%s{}.%s) - %d)", r.name, f.name, f.offset)
 		}
+		b.WriteString("]byte{}\n")
 	}
 	b.WriteString(")\n")
 	return format.Source([]byte(b.String()))

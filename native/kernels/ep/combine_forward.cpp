@@ -74,17 +74,6 @@ MORI_DEVICE_INLINE void receive(const Op& op, const Hosts& hosts, const CombineA
 /// Blocks of up to kMostThreads.
 extern "C" MORI_DEVICE_KERNEL(mori::ep::kMostThreads) void mori_ep_combine_forward(const mori::ep::HostsCombineArgs args) {
     using namespace mori::ep;
-    const Op& op = *args.call.op;
-    const Hosts& hosts = *args.hosts;
     MORI_DEVICE_SHARED(Summing, shared);
-    if (blockIsBroken(op, shared.word)) {
-        return;
-    }
-    const uint64_t number = op.progress->combines + 1;
-    if ((args.call.phases & kSend) != 0 && !send(op, hosts, args.call, number, shared.word)) {
-        return;
-    }
-    if ((args.call.phases & kRecv) != 0) {
-        receive(op, hosts, args.call, number, shared);
-    }
+    combineBetweenHosts(args, shared, send, receive);
 }

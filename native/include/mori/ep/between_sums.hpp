@@ -27,5 +27,22 @@ MORI_DEVICE_INLINE void endCombine(const Op& op, const Hosts& hosts, const Combi
     }
 }
 
+/// The phases of a combine between hosts. send reports whether the op is not broken.
+template <class Send, class Receive>
+MORI_DEVICE_INLINE void combineBetweenHosts(const HostsCombineArgs& args, Summing& shared, Send send, Receive receive) {
+    const Op& op = *args.call.op;
+    const Hosts& hosts = *args.hosts;
+    if (blockIsBroken(op, shared.word)) {
+        return;
+    }
+    const uint64_t number = op.progress->combines + 1;
+    if ((args.call.phases & kSend) != 0 && !send(op, hosts, args.call, number, shared.word)) {
+        return;
+    }
+    if ((args.call.phases & kRecv) != 0) {
+        receive(op, hosts, args.call, number, shared);
+    }
+}
+
 }  // namespace internal
 }  // namespace mori::ep

@@ -7,55 +7,29 @@
 
 namespace mori::shmem {
 
+/// A transfer in all its forms: of bytes or elements, between pointers or objects.
+#define MORI_SHMEM_TRANSFER(ofBytes, ofType, transfer)                                                                 \
+    MORI_DEVICE_INLINE void ofBytes(void* dest, const void* source, uint64_t bytes, int pe, int qpId = 0) {            \
+        transfer(dest, source, bytes, pe, qpId);                                                                       \
+    }                                                                                                                  \
+    MORI_DEVICE_INLINE void ofBytes(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,                 \
+                                    uint64_t sourceOffset, uint64_t bytes, int pe, int qpId = 0) {                     \
+        transfer(dest.at<char>(destOffset), source.at<char>(sourceOffset), bytes, pe, qpId);                           \
+    }                                                                                                                  \
+    template <class T>                                                                                                 \
+    MORI_DEVICE_INLINE void ofType(T* dest, const T* source, uint64_t count, int pe, int qpId = 0) {                   \
+        transfer(dest, source, count * sizeof(T), pe, qpId);                                                           \
+    }                                                                                                                  \
+    template <class T>                                                                                                 \
+    MORI_DEVICE_INLINE void ofType(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,                  \
+                                   uint64_t sourceOffset, uint64_t count, int pe, int qpId = 0) {                      \
+        transfer(dest.at<T>(destOffset), source.at<T>(sourceOffset), count * sizeof(T), pe, qpId);                     \
+    }
+
 #define MORI_SHMEM_MOVE(S, group)                                                                                      \
-    MORI_DEVICE_INLINE void ShmemPutMemNbi##S(void* dest, const void* source, uint64_t bytes, int pe, int qpId = 0) {   \
-        internal::put<group>(dest, source, bytes, pe, qpId);                                                           \
-    }                                                                                                                  \
-    MORI_DEVICE_INLINE void ShmemPutMemNbi##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,       \
-                                              uint64_t sourceOffset, uint64_t bytes, int pe, int qpId = 0) {           \
-        internal::put<group>(dest.at<char>(destOffset), source.at<char>(sourceOffset), bytes, pe, qpId);               \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemPutTypeNbi##S(T* dest, const T* source, uint64_t count, int pe, int qpId = 0) {       \
-        internal::put<group>(dest, source, count * sizeof(T), pe, qpId);                                               \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemPutTypeNbi##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,      \
-                                               uint64_t sourceOffset, uint64_t count, int pe, int qpId = 0) {          \
-        internal::put<group>(dest.at<T>(destOffset), source.at<T>(sourceOffset), count * sizeof(T), pe, qpId);         \
-    }                                                                                                                  \
-    MORI_DEVICE_INLINE void ShmemGetMemNbi##S(void* dest, const void* source, uint64_t bytes, int pe, int qpId = 0) {   \
-        internal::get<group>(dest, source, bytes, pe, qpId);                                                           \
-    }                                                                                                                  \
-    MORI_DEVICE_INLINE void ShmemGetMemNbi##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,       \
-                                              uint64_t sourceOffset, uint64_t bytes, int pe, int qpId = 0) {           \
-        internal::get<group>(dest.at<char>(destOffset), source.at<char>(sourceOffset), bytes, pe, qpId);               \
-    }                                                                                                                  \
-    MORI_DEVICE_INLINE void ShmemGetMem##S(void* dest, const void* source, uint64_t bytes, int pe, int qpId = 0) {      \
-        internal::getAndWait<group>(dest, source, bytes, pe, qpId);                                                    \
-    }                                                                                                                  \
-    MORI_DEVICE_INLINE void ShmemGetMem##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,          \
-                                           uint64_t sourceOffset, uint64_t bytes, int pe, int qpId = 0) {              \
-        internal::getAndWait<group>(dest.at<char>(destOffset), source.at<char>(sourceOffset), bytes, pe, qpId);        \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemGetTypeNbi##S(T* dest, const T* source, uint64_t count, int pe, int qpId = 0) {       \
-        internal::get<group>(dest, source, count * sizeof(T), pe, qpId);                                               \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemGetTypeNbi##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,      \
-                                               uint64_t sourceOffset, uint64_t count, int pe, int qpId = 0) {          \
-        internal::get<group>(dest.at<T>(destOffset), source.at<T>(sourceOffset), count * sizeof(T), pe, qpId);         \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemGetType##S(T* dest, const T* source, uint64_t count, int pe, int qpId = 0) {          \
-        internal::getAndWait<group>(dest, source, count * sizeof(T), pe, qpId);                                        \
-    }                                                                                                                  \
-    template <class T>                                                                                                 \
-    MORI_DEVICE_INLINE void ShmemGetType##S(SymmetricObject dest, uint64_t destOffset, SymmetricObject source,         \
-                                            uint64_t sourceOffset, uint64_t count, int pe, int qpId = 0) {             \
-        internal::getAndWait<group>(dest.at<T>(destOffset), source.at<T>(sourceOffset), count * sizeof(T), pe, qpId);  \
-    }                                                                                                                  \
+    MORI_SHMEM_TRANSFER(ShmemPutMemNbi##S, ShmemPutTypeNbi##S, internal::put<group>)                                   \
+    MORI_SHMEM_TRANSFER(ShmemGetMemNbi##S, ShmemGetTypeNbi##S, internal::get<group>)                                   \
+    MORI_SHMEM_TRANSFER(ShmemGetMem##S, ShmemGetType##S, internal::getAndWait<group>)                                  \
     /* The payload is at the peer before signalOp, AMO_SIGNAL_SET or AMO_SIGNAL_ADD, is done there. */                 \
     template <bool onlyOneSignal = true>                                                                               \
     MORI_DEVICE_INLINE void ShmemPutMemNbiSignal##S(void* dest, const void* source, uint64_t bytes, void* signalDest,  \
@@ -94,6 +68,7 @@ MORI_SHMEM_MOVE(Thread, Group::thread)
 MORI_SHMEM_MOVE(Warp, Group::warp)
 MORI_SHMEM_MOVE(Block, Group::block)
 #undef MORI_SHMEM_MOVE
+#undef MORI_SHMEM_TRANSFER
 
 #define MORI_SHMEM_MOVE_TYPED(Name, T, S)                                                                              \
     MORI_DEVICE_INLINE void ShmemPut##Name##Nbi##S(T* dest, const T* source, uint64_t count, int pe, int qpId = 0) {   \
