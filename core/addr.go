@@ -8,8 +8,8 @@ import (
 	"mori/core/fabric"
 )
 
-// ListenAddr is where to listen for data: networks at the host of the control plane, others at an
-// address of their choice.
+// ListenAddr returns the address to listen at for data: networks use the host of the control plane,
+// others choose their own address.
 func ListenAddr(name, host string) fabric.Addr {
 	if t, ok := registered(name); !ok || t.Scope != fabric.ScopeNetwork {
 		return ""

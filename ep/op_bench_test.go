@@ -115,7 +115,7 @@ func benchRank(b *testing.B, g bootstrap.Group, cfg Config) (times [4]time.Durat
 		if err != nil {
 			return err
 		}
-		// The least that must move: each row that is sent is read and written.
+		// The minimum traffic: each sent row is read once and written once.
 		if err := step(2, func() error {
 			for i := range sent {
 				copy(copied[i*row:(i+1)*row], in[i%uint64(n)*row:])

@@ -200,7 +200,8 @@ func TestKernelsReachEveryone(t *testing.T) {
 	}
 }
 
-// A barrier on streams is one of all PEs, and what kernels do between them comes in order.
+// A barrier on streams synchronises all PEs, and orders the operations of kernels before and after
+// it.
 func TestBarrierOnStreamOverANetwork(t *testing.T) {
 	for name, cfg := range map[string]Config{"network": {DisableP2P: true}, "other hosts": {NodeID: "%d"}, "two hosts": {NodeID: "a|b"},
 		"isolated": {NodeID: "%d", Mode: Isolation}, "NIC": {DisableP2P: true, NIC: "emu0"}} {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package admission bounds the connections that a listener keeps, by evicting the oldest one rather
-// than by turning a newcomer away: who opens many silent connections then loses its own.
+// Package admission bounds the connections of a listener. It evicts the oldest connection instead
+// of refusing a new one, so a client that opens many silent connections loses its own.
 package admission
 
 import (
@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Set holds connections in the order of their last use. Safe for concurrent use.
+// A Set holds connections ordered by last use. Safe for concurrent use.
 type Set struct {
 	limit, perHost int
 
@@ -35,8 +35,8 @@ func NewSet(limit, perHost int) *Set {
 	return &Set{limit: limit, perHost: perHost, at: map[net.Conn]*list.Element{}, hosts: map[string]int{}}
 }
 
-// Add takes c in. If that exceeds a limit, the least recently used connection that counts against
-// the limit leaves the Set and is returned: the caller closes it.
+// Add adds c. If that exceeds a limit, it removes and returns the least recently used connection
+// that counts against the limit. The caller closes it.
 func (s *Set) Add(c net.Conn) (evicted net.Conn) {
 	host := hostOf(c.RemoteAddr())
 	s.mu.Lock()
@@ -55,7 +55,7 @@ func (s *Set) Add(c net.Conn) (evicted net.Conn) {
 	return evicted
 }
 
-// oldest needs mu held and a connection of that host.
+// oldest returns the oldest connection of that host. mu is held.
 func (s *Set) oldest(host string) net.Conn {
 	for e := s.order.Front(); ; e = e.Next() {
 		if m := e.Value.(member); m.host == host {
@@ -73,14 +73,14 @@ func (s *Set) Touch(c net.Conn) {
 	}
 }
 
-// Remove takes c out and reports whether it was in.
+// Remove removes c and reports whether it was present.
 func (s *Set) Remove(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.remove(c)
 }
 
-// remove needs mu held.
+// remove removes c. mu is held.
 func (s *Set) remove(c net.Conn) bool {
 	e := s.at[c]
 	if e == nil {
@@ -94,14 +94,14 @@ func (s *Set) remove(c net.Conn) bool {
 	return true
 }
 
-// Len returns how many connections are in.
+// Len returns the number of connections.
 func (s *Set) Len() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.order.Len()
 }
 
-// All returns the connections that are in.
+// All returns all connections.
 func (s *Set) All() []net.Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -112,8 +112,8 @@ func (s *Set) All() []net.Conn {
 	return out
 }
 
-// hostOf is what connections from one place have in common: the IPv4 address, the IPv6 network of
-// 64 bits, or "" for a unix socket.
+// hostOf returns the key under which connections of one host are counted: the IPv4 address, the
+// IPv6 /64 network, or "" for a unix socket.
 func hostOf(a net.Addr) string {
 	if a == nil {
 		return ""
@@ -137,11 +137,11 @@ const (
 )
 
 // A Backoff spaces the attempts of a client whose peer evicted it or was busy. The zero value is
-// ready.
+// ready for use.
 type Backoff struct{ pause time.Duration }
 
-// Wait sleeps before the next attempt, twice as long each time and by chance up to half as long
-// again. It reports whether ctx leaves time for an attempt.
+// Wait sleeps before the next attempt, with exponential back-off and jitter of up to half of the
+// pause. It reports whether ctx leaves time for an attempt.
 func (b *Backoff) Wait(ctx context.Context) bool {
 	b.pause = min(max(2*b.pause, firstPause), mostPause)
 	timer := time.NewTimer(b.pause + rand.N(b.pause/2))

@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// An assembly is how a member's group comes together. First every rank connects to rank 0 and says
-// where it listens. Then rank 0 sends each rank the address of its parent in the tree. A rank that
-// is connected with its parent and children is ready. Once all are ready, the group is complete.
-// The member's mu protects all but the channels.
+// An assembly forms a member's group. First every rank connects to rank 0 and reports where it
+// listens. Then rank 0 sends each rank the address of its parent in the tree. A rank that is
+// connected to its parent and children is ready. Once all are ready, the group is complete. The
+// member's mu protects everything but the channels.
 type assembly struct {
 	m *member
 
 	done       chan struct{} // closed when the group is complete
 	heard      chan struct{} // of rank 0: closed when every rank has connected, even if it was refused
-	parentAddr chan string   // the address of the parent, which rank 0 sends once
+	parentAddr chan string   // address of the parent, which rank 0 sends once
 
 	parentKnown bool           // the addresses have been sent or received
 	ready       map[int]bool   // of rank 0: ranks that are ready
-	homes       map[int]string // of rank 0: where ranks listen for their children
+	homes       map[int]string // of rank 0: addresses at which ranks listen for their children
 	seen        map[int]bool   // of rank 0: ranks that have connected
 }
 
@@ -50,8 +50,8 @@ func (a *assembly) wait(ctx context.Context, start time.Time) (err error) {
 	return err
 }
 
-// linger keeps rank 0 a little longer in a group that broke before it was complete, so that ranks
-// that connect now get the reason.
+// linger keeps rank 0 of a broken, incomplete group for a short time, so that ranks that connect
+// now get the reason.
 func (a *assembly) linger(ctx context.Context) {
 	if a.m.rank != 0 {
 		return
@@ -65,20 +65,20 @@ func (a *assembly) linger(ctx context.Context) {
 	}
 }
 
-// admit takes the connection of a rank that has the secret: of any rank at rank 0, of children in
+// admit adds the connection of a rank that has the secret: of any rank at rank 0, of children in
 // the tree elsewhere.
 func (a *assembly) admit(t ticket, conn *net.TCPConn) {
 	m := a.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	rank := int(t.rank)
-	if m.closed || a.isComplete() { // it is early for the next group, and tries again
+	if m.closed || a.isComplete() { // it is early for the next group, and retries
 		_ = conn.Close()
 		return
 	}
 	l, err := m.addLink(rank, conn)
 	if err != nil {
-		_ = conn.Close() // the dialer tries again
+		_ = conn.Close() // the dialer retries
 		return
 	}
 	defer m.serve(l)
@@ -126,7 +126,7 @@ func (a *assembly) attach(peer int, w way) error {
 	return nil
 }
 
-// settle connects with this rank's parent and waits until the group is complete.
+// settle connects to this rank's parent and waits until the group is complete.
 func (a *assembly) settle(ctx context.Context, start time.Time, secret [secretSize]byte) error {
 	select {
 	case addr := <-a.parentAddr:
@@ -139,7 +139,7 @@ func (a *assembly) settle(ctx context.Context, start time.Time, secret [secretSi
 	return a.wait(ctx, start)
 }
 
-// climb connects with the parent. If it cannot, the group is broken.
+// climb connects to the parent. If it fails, the group is broken.
 func (a *assembly) climb(ctx context.Context, at target) {
 	m := a.m
 	parent := parentOf(m.rank, m.radix)
@@ -165,7 +165,7 @@ func (a *assembly) climb(ctx context.Context, at target) {
 	}
 }
 
-// count notes a rank that has connected to rank 0, refused or not. m.mu is held, here and below.
+// count counts a rank that has connected to rank 0, refused or not. m.mu is held, here and below.
 func (a *assembly) count(rank int) {
 	if a.m.rank != 0 || a.seen[rank] {
 		return
@@ -175,7 +175,7 @@ func (a *assembly) count(rank int) {
 	}
 }
 
-// objection is why t breaks the group, nil if it does not.
+// objection returns why t breaks the group, nil if it does not.
 func (a *assembly) objection(t ticket) *failure {
 	m, rank := a.m, int(t.rank)
 	use, known, allowed := uint8(forRoot), m.control[rank] != nil, rank != 0
@@ -198,7 +198,7 @@ func (a *assembly) objection(t ticket) *failure {
 	return nil
 }
 
-// notReady are the ranks that are not ready.
+// notReady lists the ranks that are not ready.
 func (a *assembly) notReady() (ranks []int) {
 	for r := range a.m.size {
 		if !a.ready[r] {
@@ -232,13 +232,13 @@ func (a *assembly) receiveParent(addr string) {
 	a.checkReady()
 }
 
-// receiveReady handles a rank's word that it is ready.
+// receiveReady handles a rank's message that it is ready.
 func (a *assembly) receiveReady(rank int) {
 	a.ready[rank] = true
 	a.checkReady()
 }
 
-// checkReady sends rank 0 word once this rank is ready. Rank 0 completes the group once all are.
+// checkReady notifies rank 0 once this rank is ready. Rank 0 completes the group once all are.
 func (a *assembly) checkReady() {
 	m := a.m
 	connected := len(m.kids) >= len(kidsOf(m.rank, m.radix, m.size)) && (m.rank == 0 || m.parent != nil)

@@ -11,16 +11,16 @@ import (
 	"io"
 )
 
-// The handshake on each connection. Both sides prove that they have the group's secret before
-// anything else is believed; all messages have a fixed length, so that a stranger can make us hold
-// a few hundred bytes and no more.
+// The handshake on each connection. Both sides prove that they have the group's secret before they
+// trust anything else. All messages have a fixed length, so a stranger can make a process hold only
+// a few hundred bytes.
 //
 //	dialer    magic u64, version u32, nonce [32]
 //	listener  magic u64, version u32, nonce [32], proof [32]
 //	dialer    ticket (who it is), proof [32]
 //
-// A proof is HMAC-SHA256 by the secret of its maker's role and all that was said before it. Frames
-// follow, which are neither authenticated nor encrypted.
+// A proof is an HMAC-SHA256, keyed by the secret, over the sender's role and all earlier messages.
+// Frames follow, which are neither authenticated nor encrypted.
 
 const (
 	secretSize = 32
@@ -33,17 +33,17 @@ const (
 	ticketSize  = 1 + 4 + 4 + 2 + identitySize
 )
 
-// What a connection is for.
+// The purpose of a connection.
 const (
 	forRoot   = 1 + iota // a rank joins
 	forParent            // a rank that has joined connects to its parent in the tree
 )
 
-// A ticket says who dials and what for.
+// A ticket says which rank dials, and for what purpose.
 type ticket struct {
 	use        uint8
 	rank, size uint32
-	port       uint16 // where it listens for its children in the tree, 0: it has none
+	port       uint16 // port at which it listens for its children in the tree, 0: it has none
 	who        identity
 }
 
@@ -55,7 +55,7 @@ func (t ticket) append(b []byte) []byte {
 	return t.who.append(b)
 }
 
-// parseTicket reads ticketSize bytes.
+// parseTicket parses ticketSize bytes.
 func parseTicket(b []byte) ticket {
 	return ticket{
 		use: b[0], rank: binary.LittleEndian.Uint32(b[1:]), size: binary.LittleEndian.Uint32(b[5:]), port: binary.LittleEndian.Uint16(b[9:]),
@@ -71,7 +71,7 @@ func opening() []byte {
 	return b
 }
 
-// checkOpening wraps errStranger if b is not of this protocol.
+// checkOpening returns an error that wraps errStranger if b is not of this protocol.
 func checkOpening(b []byte) error {
 	if m := binary.LittleEndian.Uint64(b); m != magic {
 		return fmt.Errorf("%w: it uses another protocol (%#x)", errStranger, m)
@@ -82,7 +82,7 @@ func checkOpening(b []byte) error {
 	return nil
 }
 
-// prove is the proof of one role over what was said.
+// prove returns the proof of a role over the earlier messages.
 func prove(secret [secretSize]byte, role string, said ...[]byte) [proofSize]byte {
 	h := hmac.New(sha256.New, secret[:])
 	h.Write([]byte(role))
@@ -92,7 +92,7 @@ func prove(secret [secretSize]byte, role string, said ...[]byte) [proofSize]byte
 	return [proofSize]byte(h.Sum(nil))
 }
 
-// dialHandshake is the side that dials. It bounds no time: c has a deadline.
+// dialHandshake is the dialing side. c has a deadline.
 func dialHandshake(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
 	mine := opening()
 	if _, err := c.Write(mine); err != nil {
@@ -115,7 +115,7 @@ func dialHandshake(c io.ReadWriter, secret [secretSize]byte, t ticket) error {
 	return err
 }
 
-// acceptHandshake is the side that listens.
+// acceptHandshake is the listening side.
 func acceptHandshake(c io.ReadWriter, secret [secretSize]byte) (ticket, error) {
 	theirs := make([]byte, openingSize)
 	if _, err := io.ReadFull(c, theirs); err != nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// All collective calls are one exchange. Records of blobs go up the tree (frameUp) when a rank and
-// all below it have entered. All records come down again (frameDown). An inner node forwards what
-// it got without a copy.
+// All collective calls are one exchange. Records of blobs travel up the tree (frameUp) when a rank
+// and all ranks below it have entered. Then all records travel down (frameDown). An inner node
+// forwards them without a copy.
 
 // A call is one collective call of this rank.
 type call struct {
@@ -28,9 +28,9 @@ type call struct {
 type calls struct {
 	m    *member
 	seq  uint64        // calls entered
-	last what          // the latest of them
-	cur  *call         // nil if the latest is done
-	ups  map[int]frame // by child: it and all below it have entered
+	last what          // the latest call
+	cur  *call         // nil if the latest call is done
+	ups  map[int]frame // by child: it and all ranks below it have entered
 }
 
 func (m *member) Barrier(ctx context.Context) error {
@@ -64,7 +64,7 @@ func (m *member) Broadcast(ctx context.Context, root int, blob []byte) ([]byte, 
 	return blobs[root], nil
 }
 
-// exchange returns the blobs of all ranks that gave one, by rank.
+// exchange returns the blobs of all ranks that passed one, by rank.
 func (m *member) exchange(ctx context.Context, w what, blob []byte, give bool) ([][]byte, error) {
 	c := &call{what: w, done: make(chan struct{})}
 	if give && len(blob) <= maxBlob { // the caller may change blob after an error, while it is still being sent
@@ -136,7 +136,7 @@ func (s *calls) enter(c *call, n int) error {
 	return m.err
 }
 
-// position is where this rank is. m.mu is held, here and below.
+// position returns this rank's position. m.mu is held, here and below.
 func (s *calls) position() position { return position{seq: s.seq, what: s.last, in: s.cur != nil} }
 
 // up handles a child's frame: it and all ranks below it have entered a call.
@@ -153,7 +153,7 @@ func (s *calls) up(kid int, f frame) error {
 	return nil
 }
 
-// advance sends the current call up, if all below have entered it.
+// advance sends the current call up if all ranks below have entered it.
 func (s *calls) advance() {
 	m := s.m
 	if !s.agree() || s.cur == nil || s.cur.sent || len(s.ups) < len(m.kids) {
@@ -183,8 +183,8 @@ func (s *calls) advance() {
 	m.parent.send(frame{kind: frameUp, op: c.op, root: c.root, seq: c.seq}, payload...)
 }
 
-// agree reports whether this rank and its children are in the same call, as far as is known. If
-// not, it has rank 0 find out which rank is in which call.
+// agree checks that this rank and its children are in the same call, as far as known. If not, it
+// makes rank 0 diagnose which rank is in which call.
 func (s *calls) agree() bool {
 	m := s.m
 	first, from := what{}, -1

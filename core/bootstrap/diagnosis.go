@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// When a rank's time is over, or two ranks make different calls, rank 0 asks all ranks for their
-// position. From the replies it makes a diagnosis for all: which ranks have not come, which call
+// When a rank times out, or two ranks make different calls, rank 0 asks all ranks for their
+// position. From the replies it makes a diagnosis for all: which ranks have not entered, which call
 // each is in, which do not answer.
 
-// A diagnosis is such a question and the replies to it.
+// A diagnosis is such a question with its replies.
 type diagnosis struct {
 	kind failureKind // failLate or failMismatch
-	seq  uint64      // of the call, if failLate
+	seq  uint64      // number of the call, if failLate
 	what what
-	text string // how long it took, or what one rank has seen of the mismatch
+	text string // elapsed time, or what one rank has seen of the mismatch
 
 	replies map[int]position
 	leaves  map[int]uint64 // the member's
@@ -45,14 +45,14 @@ func (p position) frame() frame {
 	return f
 }
 
-// A diagnoser makes the diagnoses of rank 0, one at a time. Its member's mu protects it.
+// A diagnoser makes the diagnoses of rank 0, one at a time. The member's mu protects it.
 type diagnoser struct {
 	m       *member
 	current *diagnosis
 }
 
 // giveUp is called when ctx is done. It returns the reason, which breaks the group, or nil if the
-// call ends just then.
+// call completes at that moment.
 func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, after time.Duration) error {
 	m.mu.Lock()
 	last := m.calls.last
@@ -86,7 +86,7 @@ func (m *member) giveUp(ctx context.Context, done <-chan struct{}, seq uint64, a
 	return fmt.Errorf("%w: %w", ctx.Err(), err)
 }
 
-// short leaves out digits without meaning.
+// short rounds a duration for an error text.
 func short(d time.Duration) time.Duration {
 	if d > time.Second {
 		return d.Round(10 * time.Millisecond)
@@ -113,7 +113,7 @@ func (d *diagnoser) late(rank int, f frame) error {
 	return nil
 }
 
-// start asks all ranks, unless a diagnosis is being made already.
+// start asks all ranks, unless a diagnosis is in progress.
 func (d *diagnoser) start(q *diagnosis) {
 	m := d.m
 	if d.current != nil || m.err != nil {
@@ -143,7 +143,7 @@ func (d *diagnoser) replied(rank int, p position) {
 	d.check()
 }
 
-// check concludes once all ranks have replied.
+// check concludes the diagnosis once all ranks have replied.
 func (d *diagnoser) check() {
 	if d.current == nil {
 		return
@@ -157,7 +157,7 @@ func (d *diagnoser) check() {
 	d.conclude()
 }
 
-// conclude breaks the group with what is known now, unless the call has ended everywhere.
+// conclude breaks the group with the present knowledge, unless the call has ended on all ranks.
 func (d *diagnoser) conclude() {
 	q := d.current
 	if q == nil {
@@ -177,7 +177,7 @@ func (d *diagnoser) stop() {
 	}
 }
 
-// over reports whether a call that was late has ended at all ranks meanwhile.
+// over reports whether a late call has ended on all ranks meanwhile.
 func (q *diagnosis) over(size int) bool {
 	for rank := range size {
 		_, left := q.leaves[rank]
@@ -188,7 +188,7 @@ func (q *diagnosis) over(size int) bool {
 	return q.kind == failLate
 }
 
-// verdict is what the replies say.
+// verdict evaluates the replies.
 func (q *diagnosis) verdict(size int) failure {
 	if q.kind == failMismatch {
 		for _, p := range q.replies {

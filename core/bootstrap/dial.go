@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// A way is a connection on which this rank was let in.
+// A way is a connection whose handshake is complete.
 type way struct {
 	*net.TCPConn
 	at  target
 	who identity // at the other end
 }
 
-// A target is where rank 0 may be.
+// A target is a possible address of rank 0.
 type target struct {
 	addr   string
 	secret [secretSize]byte
 }
 
-// join is every other rank's way in: to rank 0, at one of the targets, which are looked up again
-// for each attempt; then to the parent that rank 0 names.
+// join connects every other rank: to rank 0, at one of the targets, which are resolved again for
+// each attempt; then to the parent that rank 0 names.
 func join(ctx context.Context, rank, size int, o Options, targets func() ([]target, error)) (*member, error) {
 	m, start := newMember(rank, size, o), time.Now()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	t := ticket{use: forRoot, rank: uint32(rank), size: uint32(size), who: self()}
-	var home *door // where the children come
+	var home *door // accepts the children
 	defer func() {
 		if home != nil {
 			home.close()
 		}
 	}()
-	// A rank with children listens at the address by which it reaches rank 0, which it knows only when
-	// it does.
+	// A rank with children listens at the address by which it reaches rank 0, which it knows only
+	// after it has connected.
 	w, err := reach(ctx, targets, func(conn *net.TCPConn, at target) (ticket, error) {
 		if home != nil {
 			home.close()
@@ -63,11 +63,11 @@ func join(ctx context.Context, rank, size int, o Options, targets func() ([]targ
 	return m, m.assembly.settle(ctx, start, w.at.secret)
 }
 
-// A refusal is what rank 0 says to a rank that it does not let in.
+// A refusal is rank 0's reason for not admitting a rank.
 type refusal struct{ error }
 
-// reach connects with one of the targets and is let in there. It tries until ctx is done; the error
-// is the last attempt's.
+// reach connects to one of the targets until the handshake is complete. It retries until ctx is
+// done; the error is that of the last attempt.
 func reach(ctx context.Context, targets func() ([]target, error), present func(*net.TCPConn, target) (ticket, error)) (way, error) {
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
@@ -130,7 +130,7 @@ func knock(ctx context.Context, at target, present func(*net.TCPConn, target) (t
 	return way{TCPConn: conn, at: at, who: who}, nil
 }
 
-// welcomed reads the first frame, without anything behind it.
+// welcomed reads the first frame, and nothing beyond it.
 func welcomed(conn *net.TCPConn, size int) (identity, error) {
 	f, err := readFrame(conn)
 	switch {

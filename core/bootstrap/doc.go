@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 
-// Package bootstrap lets ranks find each other and exchange small blobs before there is a faster
-// transport, and reports ranks that die.
+// Package bootstrap lets ranks find each other and exchange small blobs before a faster transport
+// exists, and reports ranks that die.
 //
 // # How to get a group
 //
-// One rank makes an id and sends it to the others by any channel; then all join:
+// One rank creates an id and sends it to the others over any channel; then all join:
 //
 //	id, err := bootstrap.NewUniqueID()                                 // on the host of rank 0
 //	g, err := bootstrap.Join(ctx, id, rank, size, bootstrap.Options{}) // all ranks
 //	blobs, err := g.AllGather(ctx, mine)
 //	defer g.Close()
 //
-// [JoinFile] needs a folder that all see instead. [JoinLaunched] needs nothing of the caller: it
-// uses the variables that launchers set, which package launcher reads. [Local] makes the ranks of
-// one process, for tests.
+// [JoinFile] needs a shared folder instead. [JoinLaunched] needs nothing from the caller: it uses
+// the variables that launchers set, which package launcher reads. [Local] creates the ranks of one
+// process, for tests.
 //
 // # Parts
 //
@@ -32,19 +32,20 @@
 // # Waits and errors
 //
 // Every wait ends: Join by Options.Timeout or MORI_BOOTSTRAP_TIMEOUT, a collective call by its ctx,
-// or by the same timeout if that has no deadline. Both may take a second longer, in which rank 0
-// finds the ranks at fault. A failure breaks the group for all ranks, and all get the same error:
+// or by the same timeout if ctx has no deadline. Both may take a second longer, in which rank 0
+// diagnoses the cause. A failure breaks the group for all ranks, and all get the same error:
 //
-//   - Ranks that do not come to Join, or to a call, are named in an error that wraps
-//     context.DeadlineExceeded; so are those that do not answer, because they are stopped, say.
+//   - Ranks that do not join, or do not enter a call, are named in an error that wraps
+//     context.DeadlineExceeded; so are those that do not answer, for example because they are
+//     stopped.
 //   - A rank whose process dies, or whose connection breaks, is named by a RankError that wraps
 //     ErrRankDied. That takes as long as the kernel needs to know: nothing for a killed process,
 //     also if its children have inherited the connections, and 20 s for a host that vanishes.
 //   - A rank that calls Close while others make calls is named by a RankError that wraps
 //     ErrRankLeft. For ranks that make no call, Failed closes five seconds after it left. If all
 //     close, there is no error.
-//   - Ranks that do not agree on their number, on their ranks, or on which call comes next get an
-//     error that wraps ErrMismatch and names them.
+//   - Ranks that disagree on their number, on their ranks, or on the next call get an error that
+//     wraps ErrMismatch and names them.
 //
 // Failed and Err report this without a call. A broken group stays broken: Close it.
 //

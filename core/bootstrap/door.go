@@ -10,13 +10,13 @@ import (
 )
 
 // Limits on strangers: the number of connections in the handshake, of which a new one evicts the
-// oldest, and the time that each has.
+// oldest, and the time for each.
 const (
 	maxHandshakes = 512
 	handshakeTime = 5 * time.Second
 )
 
-// A door lets ranks of the group in by the handshake.
+// A door accepts connections and runs the handshake on them.
 type door struct {
 	listener net.Listener
 	secret   [secretSize]byte
@@ -44,7 +44,7 @@ func (d *door) accept() {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // out of descriptors, say: that may pass
+			time.Sleep(10 * time.Millisecond) // for example out of descriptors: that may pass
 			continue
 		}
 		if d.queue(c) {
@@ -54,7 +54,7 @@ func (d *door) accept() {
 	}
 }
 
-// queue counts c among those in the handshake.
+// queue adds c to the connections in the handshake.
 func (d *door) queue(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +70,7 @@ func (d *door) queue(c net.Conn) bool {
 	return true
 }
 
-// unqueue ends the count, and reports whether c is still wanted.
+// unqueue removes c, and reports whether it was not evicted.
 func (d *door) unqueue(c net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -97,7 +97,7 @@ func (d *door) handshake(c net.Conn) {
 	d.enter(t, c.(*net.TCPConn))
 }
 
-// close ends the listening and every handshake, and waits for both.
+// close stops listening, ends every handshake, and waits for both.
 func (d *door) close() {
 	d.mu.Lock()
 	d.closed = true

@@ -8,13 +8,13 @@ import (
 	"fmt"
 )
 
-// What the errors of this package wrap.
+// The errors of this package.
 var (
 	ErrRankDied = errors.New("the rank has died")           // a RankError
 	ErrRankLeft = errors.New("the rank has left")           // a RankError
 	ErrClosed   = errors.New("the group is closed")         // by this rank
-	ErrMismatch = errors.New("the ranks disagree")          // on their number, their order of calls, or who is who
-	ErrBusy     = errors.New("another call is in progress") // a rank makes one collective call at a time; the group is still good
+	ErrMismatch = errors.New("the ranks disagree")          // on their number, their order of calls, or their ranks
+	ErrBusy     = errors.New("another call is in progress") // a rank makes one collective call at a time; the group still works
 	ErrBadID    = errors.New("not a unique id")
 
 	errStranger = errors.New("the answering process is not in this group")
@@ -24,8 +24,8 @@ var (
 // cause.
 type RankError struct {
 	Rank  int
-	Left  bool  // it closed its group while others went on
-	Cause error // how that was noticed; may be nil
+	Left  bool  // it closed its group while others continued
+	Cause error // how that was detected; may be nil
 }
 
 // Error says which rank, and how it was noticed.
@@ -51,7 +51,7 @@ func (e *RankError) Unwrap() []error {
 	return []error{sentinel, e.Cause}
 }
 
-// A failure is what breaks a group, in the form that ranks send to each other.
+// A failure is the cause that breaks a group, as ranks send it to each other.
 type failure struct {
 	kind failureKind
 	rank int // of died and left
@@ -71,7 +71,7 @@ const (
 
 const maxFailureText = 4096
 
-// err is the failure as this rank's callers see it.
+// err returns the failure as an error for this rank's callers.
 func (f failure) err() error {
 	switch f.kind {
 	case failDied:

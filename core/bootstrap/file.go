@@ -56,7 +56,7 @@ func JoinFile(ctx context.Context, path string, rank, size int, o Options) (Grou
 	})
 }
 
-// writeID replaces path at once: who reads it sees all of the file, or the one before.
+// writeID replaces path atomically: a reader sees the old or the new file.
 func writeID(path string, id UniqueID) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*") // mode 0600
 	if err != nil {
@@ -72,9 +72,9 @@ func writeID(path string, id UniqueID) (err error) {
 	return nil
 }
 
-// readID takes the id from path, if this user wrote it.
+// readID reads the id from path, if this user wrote it.
 func readID(path string) (UniqueID, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO in this place must not stop us
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a FIFO at this path must not block
 	if err != nil {
 		return UniqueID{}, err
 	}
@@ -93,7 +93,7 @@ func readID(path string) (UniqueID, error) {
 	return parseFile(b)
 }
 
-// parseFile answers any input.
+// parseFile accepts any input.
 func parseFile(b []byte) (UniqueID, error) {
 	b, ok := bytes.CutPrefix(b, []byte(fileTitle))
 	if !ok {

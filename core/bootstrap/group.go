@@ -5,12 +5,12 @@ package bootstrap
 import "context"
 
 // A Group is the ranks that started together, as one of them sees them. It exchanges small blobs,
-// and notices when a rank dies.
+// and detects ranks that die.
 //
 // All ranks enter the collective calls in the same order. A rank makes one at a time; its other
 // methods are safe for concurrent use. A call ends when ctx is done, or a little later; the error
-// names the ranks that had not come. After an error other than ErrBusy the group stays broken for
-// all ranks, and Err is the reason.
+// names the ranks that had not entered. After an error other than ErrBusy the group stays broken
+// for all ranks, and Err returns the reason.
 type Group interface {
 	// Rank is this rank's number, Size how many there are.
 	Rank() int
@@ -33,7 +33,7 @@ type Group interface {
 	// Err is nil, or the first failure: it wraps a *RankError if a rank has died or left.
 	Err() error
 
-	// Close leaves the group. It does not wait for the others, only, for two seconds at most, for what
-	// was sent to them to go out. Later calls answer ErrClosed, as does one that is on its way.
+	// Close leaves the group. It does not wait for the others, except up to two seconds for its own
+	// messages to be sent. Later calls, and one in progress, return ErrClosed.
 	Close() error
 }

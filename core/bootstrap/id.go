@@ -14,8 +14,8 @@ import (
 	"syscall"
 )
 
-// A UniqueID is what ranks must share to find each other: rank 0's address and a secret. Any
-// process that has it can join: send it over channels that strangers cannot read.
+// A UniqueID is what ranks need to find each other: rank 0's address and a secret. Any process that
+// has it can join, so send it over channels that strangers cannot read.
 //
 // All numbers are little endian; what is not named is zero:
 //
@@ -54,7 +54,7 @@ func newID(secret [secretSize]byte, addr netip.AddrPort) (id UniqueID) {
 	return id
 }
 
-// ParseUniqueID checks b, which NewUniqueID made, perhaps in another process. The error wraps
+// ParseUniqueID parses b, which NewUniqueID created, possibly in another process. The error wraps
 // ErrBadID.
 func ParseUniqueID(b []byte) (UniqueID, error) {
 	var id UniqueID
@@ -65,7 +65,7 @@ func ParseUniqueID(b []byte) (UniqueID, error) {
 	return id, id.check()
 }
 
-// check answers whatever NewUniqueID cannot have made.
+// check rejects what NewUniqueID cannot have created.
 func (id *UniqueID) check() error {
 	family, port := binary.LittleEndian.Uint16(id[idFamily:]), binary.LittleEndian.Uint16(id[idPort:])
 	switch v := int32(binary.LittleEndian.Uint32(id[:])); {
@@ -90,7 +90,7 @@ func (id *UniqueID) check() error {
 
 func zero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
 
-// addr is where rank 0 listens.
+// addr returns the address at which rank 0 listens.
 func (id *UniqueID) addr() netip.AddrPort {
 	port := binary.LittleEndian.Uint16(id[idPort:])
 	if binary.LittleEndian.Uint16(id[idFamily:]) == syscall.AF_INET {
@@ -99,7 +99,7 @@ func (id *UniqueID) addr() netip.AddrPort {
 	return netip.AddrPortFrom(netip.AddrFrom16([16]byte(id[idAddr:idUnused])), port)
 }
 
-// name is what nobody without the id can guess, for names that others can see.
+// name returns a name that only holders of the id can guess, for names that others can see.
 func (id *UniqueID) name() string {
 	proof := prove(id.secret(), "name")
 	return hex.EncodeToString(proof[:16])
@@ -107,7 +107,7 @@ func (id *UniqueID) name() string {
 
 func (id *UniqueID) secret() [secretSize]byte { return [secretSize]byte(id[idSecret:idPort]) }
 
-// String is the address without the secret.
+// String returns the address without the secret.
 func (id UniqueID) String() string {
 	return "unique id of rank 0 at " + net.JoinHostPort(id.addr().Addr().String(), strconv.Itoa(int(id.addr().Port())))
 }

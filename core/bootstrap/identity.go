@@ -11,11 +11,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// The connections of a process that dies end, unless a child inherited them: one that was forked
-// without exec, as Python's multiprocessing does. So rank 0 and the ranks of its host also watch
-// each other's processes.
+// The connections of a process that dies end, unless a child inherited them: a child forked without
+// exec, as Python's multiprocessing creates. So rank 0 and the ranks of its host also watch each
+// other's processes.
 
-// An identity says which process of which host a rank is.
+// An identity identifies the process and the host of a rank.
 type identity struct {
 	host [16]byte // of the running system and the name space of its process ids; zero: unknown
 	pid  uint32
@@ -45,7 +45,7 @@ func self() identity {
 
 var errEnded = errors.New("its process has ended")
 
-// orphanGrace is how long frames that a process sent before it ended may still be read.
+// orphanGrace is how long frames that a process sent before its end may still be read.
 const orphanGrace = 200 * time.Millisecond
 
 // watch calls lost when the peer's process ends, if that is another process of this host and the
@@ -66,7 +66,7 @@ func (l *link) watch(peer identity, lost func(*link, error)) {
 	}
 	go func() {
 		if raw.Read(func(fd uintptr) bool { return sys.Readable(int(fd)) }) != nil {
-			return // the link has ended first
+			return // the link ended first
 		}
 		time.Sleep(orphanGrace)
 		lost(l, errEnded)

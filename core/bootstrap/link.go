@@ -16,26 +16,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How a host that has vanished is noticed: by keepalive while a connection is idle, by
-// TCP_USER_TIMEOUT while data is on its way.
+// How a host that has vanished is detected: by keepalive on an idle connection, by TCP_USER_TIMEOUT
+// while data is in transit.
 const (
 	keepIdle    = 5 * time.Second
 	keepEvery   = 5 * time.Second
 	keepCount   = 3
 	userTimeout = 20 * time.Second
 
-	flushFor = 2 * time.Second // how long Close waits for what was sent before to leave this process
+	flushFor = 2 * time.Second // how long Close waits until its messages have left this process
 	drainFor = time.Second     // how long a closed link waits for its peer to close too
 )
 
-// A link is an authenticated connection with another rank. Frames leave in the order of send, which
-// never blocks: it tries to write at once, and a goroutine writes what the socket does not take.
+// A link is an authenticated connection to another rank. Frames leave in the order of send, which
+// never blocks: it tries to write at once, and a goroutine writes the rest.
 type link struct {
 	peer int
 	conn *net.TCPConn
 	raw  syscall.RawConn
 
-	process *os.File // the peer's, to see its end; nil if that cannot be seen
+	process *os.File // process of the peer, to detect its end; nil if that is impossible
 
 	mu      sync.Mutex
 	queue   net.Buffers
@@ -62,8 +62,8 @@ func newLink(peer int, conn *net.TCPConn) (*link, error) {
 	return &link{peer: peer, conn: conn, raw: raw}, nil
 }
 
-// send queues a frame whose payload is in parts, which must not change any more. A broken link
-// drops it: its reader reports the error.
+// send queues a frame whose payload parts must not change any more. A broken link drops it: its
+// reader reports the error.
 func (l *link) send(f frame, parts ...[]byte) {
 	n := len(f.payload)
 	for _, p := range parts {
@@ -137,7 +137,7 @@ func (l *link) flush(idle chan struct{}) {
 	}
 }
 
-// read gives every frame to handle until the connection ends, then closes it and returns why.
+// read passes every frame to handle until the connection ends, then closes it and returns why.
 func (l *link) read(handle func(frame)) error {
 	r := bufio.NewReader(l.conn)
 	for {
@@ -156,9 +156,9 @@ func (l *link) read(handle func(frame)) error {
 	}
 }
 
-// finish takes no more frames, and sends those it has, until ctx is done. The link's reader reads
-// until the peer closes: closing a connection with unread data would destroy data on its way to the
-// peer.
+// finish accepts no more frames, and sends the queued ones, until ctx is done. The link's reader
+// reads until the peer closes, because closing a connection with unread data would destroy data in
+// transit to the peer.
 func (l *link) finish(ctx context.Context) {
 	l.mu.Lock()
 	l.closing = true

@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Local returns the groups of size ranks in this process, without a network: for tests, and for one
-// process that is several ranks.
+// Local returns the groups of size ranks in this process, without a network: for tests, and for a
+// process with several ranks.
 func Local(size int) []Group {
 	r := &room{size: size, failed: make(chan struct{}), left: make([]bool, size)}
 	r.round = newRound(size)
@@ -20,7 +20,7 @@ func Local(size int) []Group {
 	return groups
 }
 
-// A room is what local ranks share.
+// A room is the state that local ranks share.
 type room struct {
 	size   int
 	failed chan struct{}
@@ -150,9 +150,8 @@ func (l *local) enter(what string, blob []byte) (*round, error) {
 	return now, nil
 }
 
-// end returns why a call does not return blobs: the room failed, or ranks have not come in time,
-// which breaks the room. A call that all ranks have come to succeeds on each of them, however late
-// it is.
+// end returns why a call does not return blobs: the room failed, or some ranks were late, which
+// breaks the room. A call that all ranks have entered succeeds on each of them, however late it is.
 func (l *local) end(ctx context.Context, now *round) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

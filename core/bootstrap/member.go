@@ -123,7 +123,7 @@ func (m *member) stopTimers() {
 	m.diagnoser.stop()
 }
 
-// lost is called when the process at the other end of a link has ended.
+// lost handles the end of the process at the other end of a link.
 func (m *member) lost(l *link, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -179,7 +179,7 @@ func (m *member) handle(l *link, f frame) {
 	}
 }
 
-// take returns an error if f can only come from a broken program. m.mu is held.
+// take returns an error for a frame that only a broken program can send. m.mu is held.
 func (m *member) take(l *link, f frame) error {
 	fromRoot, toRoot := m.rank != 0 && m.control[0] == l, m.rank == 0
 	switch {
@@ -228,7 +228,7 @@ func (m *member) reported(f frame) error {
 	return nil
 }
 
-// leave handles a rank's word that it will enter no call after f.seq. m.mu is held.
+// leave handles a rank's message that it will enter no call after f.seq. m.mu is held.
 func (m *member) leave(l *link, f frame) error {
 	rank := int(f.rank)
 	if rank != l.peer && (m.rank == 0 || l != m.control[0]) || rank >= m.size || rank == m.rank {
@@ -264,8 +264,7 @@ func (m *member) checkLeaves() {
 	}
 }
 
-// Close leaves the group. It waits a little until frames that were sent before have left this
-// process.
+// Close leaves the group. It waits a short time until its frames have left this process.
 func (m *member) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -302,7 +301,7 @@ func (m *member) Close() error {
 	return nil
 }
 
-// notJoined are the ranks that have not come to rank 0. m.mu is held.
+// notJoined lists the ranks that have not connected to rank 0. m.mu is held.
 func (m *member) notJoined() (ranks []int) {
 	for r := 1; r < m.size; r++ {
 		if m.control[r] == nil {

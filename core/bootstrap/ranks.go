@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// ranksText names ranks with ranges: "rank 3", "ranks 3-7, 9".
+// ranksText formats ranks with ranges: "rank 3", "ranks 3-7, 9".
 func ranksText(ranks []int) string {
 	ranks = slices.Sorted(slices.Values(ranks))
 	var parts []string
@@ -34,7 +34,7 @@ func ranksText(ranks []int) string {
 	return "ranks " + strings.Join(parts, ", ")
 }
 
-// have is the verb that fits that many ranks.
+// have returns the verb for that many ranks.
 func have(ranks []int) string {
 	if len(ranks) == 1 {
 		return "has"

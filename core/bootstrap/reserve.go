@@ -25,9 +25,9 @@ const (
 	reserveFor          = 10 * time.Minute
 )
 
-// NewUniqueID makes the id of a new group whose rank 0 will run on this host, as any process of
-// this user. It needs nothing but the network. The port is kept free for rank 0 until this process
-// joins the group, or for ten minutes.
+// NewUniqueID creates the id of a new group whose rank 0 will run on this host, as any process of
+// this user. It needs only the network. The port is reserved for rank 0 until this process joins
+// the group, or for ten minutes.
 func NewUniqueID() (UniqueID, error) {
 	host, err := iface.HostAddr()
 	if err != nil {
@@ -82,7 +82,7 @@ func reservePort(addr netip.AddrPort) (fd int, err error) {
 	return fd, nil
 }
 
-// reservations are the ports kept by this process.
+// reservations holds the ports that this process reserves.
 var reservations reserved
 
 type reserved struct {
@@ -104,7 +104,7 @@ func (r *reserved) keep(id UniqueID, fd int) {
 	r.kept[id] = &reservation{fd: fd, timer: time.AfterFunc(reserveFor, func() { r.release(id) })}
 }
 
-// release gives the port of id free, if this process keeps it.
+// release frees the port of id, if this process reserves it.
 func (r *reserved) release(id UniqueID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -106,7 +106,7 @@ type Atomic struct {
 	Result  Seg // OpFetchAtomic and OpCompareAtomic: what was there before; as long as the operand
 }
 
-// AtomicValid reports whether an op of this kind, AtomicOp and type means anything: the table of
+// AtomicValid reports whether an op of this kind, AtomicOp and type is valid: the table of
 // fi_atomic(3).
 //
 //	OpAtomic         min to bxor, write

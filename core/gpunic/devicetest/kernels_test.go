@@ -130,8 +130,8 @@ func TestSendsAndImmediates(t *testing.T) {
 	clean(t, a, b)
 }
 
-// TestErrorsEndAllPosters: an error of one piece of work is reported to all posters of its queue,
-// by the vendor's own status, and nobody waits.
+// TestErrorsEndAllPosters: an error of one WQE is reported to all posters of its queue, with the
+// vendor's status, and no poster hangs.
 func TestErrorsEndAllPosters(t *testing.T) {
 	for i := range vendors {
 		v := &vendors[i]

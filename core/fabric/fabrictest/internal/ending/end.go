@@ -140,7 +140,8 @@ func closeRegion(r *rig.Rig) {
 	rig.StillWorks(r, a, b)
 }
 
-// keepGoing replaces each op that ended well, until they fail; all of them have ended then.
+// keepGoing replaces each successful op by a new one, until they fail. When it returns, all have
+// ended.
 func keepGoing(n *rig.Node, op fabric.Op, flying int) (last error) {
 	for flying > 0 {
 		e, err := rig.Next(n.Ctx, n.CQ)
