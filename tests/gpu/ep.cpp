@@ -151,7 +151,7 @@ public:
             args.weights = reinterpret_cast<const float*>(input.weights);
             args.scales = shape_.scaleBytes != 0 ? reinterpret_cast<const void*>(input.scales) : nullptr;
             args.rowBytes = shape_.rowBytes(), args.scaleBytes = shape_.scaleBytes, args.tokens = tokens_;
-            args.phases = kSend | kRecv, args.stamp = 1;
+            args.phases = kSend | kRecv, args.signature = 1;
             launch(rank, rank.dispatch, &args, grid, mori::device::spreadSharedBytes(grid.stage));
         }
     }
@@ -167,7 +167,7 @@ public:
             args.input = way == Way::inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
             args.transport = uint32_t(way == Way::sent ? Transport::sent : Transport::plain);
             args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
-            args.phases = kSend | kRecv, args.stamp = 2;
+            args.phases = kSend | kRecv, args.signature = 2;
             launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
         }
     }
