@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -111,21 +112,26 @@ def _bitcode(text: str, product: Path) -> None:
     _compile([*flags, "-o", str(product), "-"], text)
 
 
+def _product(job: tuple[Path, Path, list[str]]) -> None:
+    """Compile a source to a product with the compiler's flags."""
+    source, product, flags = job
+    if product.suffix == ".bc":
+        _bitcode(_library(flags, source), product)
+    else:
+        _run([*flags, "-o", str(product)], source)
+    product.chmod(0o644)
+
+
 def build(dest: Path) -> None:
     """Compile every kernel for every architecture into ``dest`` and write the manifest."""
     version = compiler()[1]
     dest.mkdir(parents=True, exist_ok=True)
-    made = {}
-    for source in kernels():
-        for name, flags in products(source).items():
-            if name.endswith(".bc"):
-                _bitcode(_library(flags, source), dest / name)
-            else:
-                _run([*flags, "-o", str(dest / name)], source)
-            (dest / name).chmod(0o644)
-            made[name] = _digest(dest / name)
-        for name in redundant(dest, made):
-            del made[name]
+    jobs = [(source, dest / name, flags) for source in kernels() for name, flags in products(source).items()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(_product, jobs))
+    made = {product.name: _digest(product) for _, product, _ in jobs}
+    for name in redundant(dest, made):
+        del made[name]
     manifest = {"compiler": version, "sources": sources(), "products": made}
     (dest / MANIFEST).write_text(json.dumps(manifest, indent=2) + "\n")
     for there in files(dest):
