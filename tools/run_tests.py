@@ -40,11 +40,10 @@ EXAMPLE = ROOT / "tests" / "go" / "example"  # a module of its own: a provider t
 LINES = 15  # of the summary
 TAIL = 60  # lines of a failed test's output that are printed
 LIMIT = 3600  # seconds for the Go tests, and for the Python tests
-# Many tests mostly wait: packages and processes at a time. Each Python process needs memory for PyTorch.
-PACKAGES = (os.cpu_count() or 1) + 1
-PROCESSES = min(4, PACKAGES)
+# Python tests mostly wait, beside the Go tests, too: two processes a core. Each needs memory for PyTorch.
+PROCESSES = min(4, 2 * (os.cpu_count() or 1))
 # make lint runs go vet. Test programs without symbol tables and DWARF link in half the time.
-GO_OPTIONS = ["-vet=off", f"-p={PACKAGES}", "-ldflags=-s -w"]
+GO_OPTIONS = ["-vet=off", "-ldflags=-s -w"]
 
 # What a skipped test misses, as its reason says it, and what to do about it. The first match counts.
 MISSING = [
