@@ -165,7 +165,7 @@ public:
             args.op = reinterpret_cast<const Op*>(rank.op);
             const Input& input = rank.inputs[set % rank.inputs.size()];
             args.input = way == Way::inPlace ? nullptr : reinterpret_cast<const void*>(input.outputs);
-            args.transport = uint32_t(way == Way::sent ? Transport::sent : Transport::plain);
+            args.transport = uint32_t(way == Way::sent ? Transport::push : Transport::plain);
             args.given = rank.host.maxRecv, args.tokens = tokens_, args.hidden = shape_.hidden, args.type = 1;
             args.phases = kSend | kRecv, args.signature = 2;
             launch(rank, rank.combine, &args, grid, mori::device::streamSharedBytes(grid.stage));
