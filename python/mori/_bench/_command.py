@@ -49,11 +49,11 @@ def _options(parser: argparse.ArgumentParser, module: ModuleType) -> None:
     add = parser.add_argument
     add("--device", choices=["host", "gpu"], default="host", help="the kind of memory (default host)")
     add("--gpus", metavar="0,1", help="with --device gpu: these GPUs, in this order (default all)")
-    add("--json", action="store_true", help="print one JSON object a line and nothing else")
-    add("--cases", "--case", metavar="A,B", help=f"only these, of: {known}")
-    number(parser, "--repeats", 9, "samples of each figure")
+    add("--json", action="store_true", help="print only JSON objects, one per line")
+    add("--cases", "--case", metavar="A,B", help=f"run only these cases: {known}")
+    number(parser, "--repeats", 9, "samples per figure")
     plot.option(parser, "draw the figures (needs matplotlib)")
-    add("--quick", action="store_true", help="little work in each sample: checks that everything runs, no more")
+    add("--quick", action="store_true", help="little work per sample: only checks that everything runs")
 
 
 def _run_all(suite: Suite, args: argparse.Namespace) -> int:

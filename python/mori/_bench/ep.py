@@ -143,19 +143,19 @@ def names() -> list[list[str]]:
 def options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     number(parser, "--ranks", 4, "processes")
-    number(parser, "--tokens", None, "tokens of a rank (default 4096; on GPUs several)")
+    number(parser, "--tokens", None, "tokens per rank (default 4096; on GPUs several)")
     layer_options(parser, "32, on GPUs 256")
-    add("--dtype", choices=list(_DTYPES), default="bfloat16", help="of the rows (default bfloat16)")
-    add("--full", action="store_true", help="on GPUs: every number of tokens, every budget of blocks")
+    add("--dtype", choices=list(_DTYPES), default="bfloat16", help="type of the rows (default bfloat16)")
+    add("--full", action="store_true", help="on GPUs: all numbers of tokens and all block budgets")
     number(parser, "--hosts", 1, "on GPUs: act as if on N hosts")
     add("--no-nccl", action="store_true", help="on GPUs: compare with memcpy only")
 
 
 def layer_options(parser: argparse.ArgumentParser, experts: str) -> None:
     """Add the sizes of a layer. `experts` says how many there are by default."""
-    number(parser, "--hidden", 7168, "elements of a token")
-    number(parser, "--experts", int(experts) if experts.isdigit() else None, f"over all ranks (default {experts})")
-    number(parser, "--topk", 8, "experts that a token chooses")
+    number(parser, "--hidden", 7168, "elements per token")
+    number(parser, "--experts", int(experts) if experts.isdigit() else None, f"experts in total (default {experts})")
+    number(parser, "--topk", 8, "experts per token")
 
 
 def suite(args: argparse.Namespace) -> Suite:

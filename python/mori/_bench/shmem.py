@@ -108,7 +108,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--initiated",
         action="store_true",
-        help="puts that GPU kernels post themselves, by stores, proxies and the emulated NIC; --gpus cpu for "
+        help="puts that GPU kernels post, by stores, proxies and the emulated NIC; --gpus cpu for "
         f"threads of the CPU; cases: {', '.join(case.name for case in initiated_cases())}",
     )
 

@@ -138,11 +138,11 @@ def _parser() -> argparse.ArgumentParser:
         "or an RDMA device's name"
     )
     add("--device", default="emu0", metavar="NAME", help=devices)
-    gpus = "cpu, cuda:N or hip:N, of both sides or of each (default: the first there is)"
+    gpus = "cpu, cuda:N or hip:N, for both sides or for each (default: the first GPU)"
     add("--gpu", metavar="GPU[,GPU]", help=gpus)
     number(parser, "--bytes", 1024, "to send", most=1 << 40)
-    number(parser, "--value", 42, "of each byte", least=0, most=255, metavar="BYTE")
+    number(parser, "--value", 42, "value of each byte", least=0, most=255, metavar="BYTE")
     number(parser, "--rounds", 1, "by one kernel", most=1 << 62)
     add("--processes", type=int, choices=[1, 2], default=1, help="that the two sides are in (default 1)")
-    number(parser, "--limit", 30.0, "seconds that any wait may last (default 30)", 1e-3, type=float, metavar="S")
+    number(parser, "--limit", 30.0, "time limit of each wait in seconds (default 30)", 1e-3, type=float, metavar="S")
     return parser

@@ -136,16 +136,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--kv-heads", type=int, default=8, metavar="N")
     add("--head-dim", type=int, default=128, metavar="N")
     add("--dtype", choices=list(DTYPE_BYTES), default="bf16")
-    add("--block-size", type=int, default=16, metavar="N", help="tokens in a block (default 16)")
+    add("--block-size", type=int, default=16, metavar="N", help="tokens per block (default 16)")
     add("--tokens", type=int, metavar="N", help=f"default {DEFAULT_TOKENS}, fewer if memory is short")
     add = parser.add_argument
-    add("--seed", type=int, default=1, metavar="N", help="of the bytes and of the block tables")
+    add("--seed", type=int, default=1, metavar="N", help="seed of the bytes and of the block tables")
     paths = ["auto", "tcp", "shm"]
-    add("--path", choices=paths, default="auto", help="how the bytes go (default: the best there is)")
+    add("--path", choices=paths, default="auto", help="path of the bytes (default: the best available)")
     modes = ["write", "read"]
     add("--mode", choices=modes, default="write", help="prefill writes (default) or decode reads")
-    number(parser, "--inflight", 1, "layers on their way at a time")
+    number(parser, "--inflight", 1, "layers in flight at a time")
     plot.option(parser, "draw latencies and throughput (needs matplotlib)")
-    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--json", action="store_true", help="print only one JSON object")
     add("--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found")
     return parser

@@ -141,13 +141,13 @@ def _parser() -> argparse.ArgumentParser:
         "compared with that of one process. Starts its own processes, unless torchrun, mpirun, srun or Ray has "
         "started it: mpirun -np 8 mori demo moe 4096 128 8 2",
     )
-    number(parser, "hidden", 512, "elements of a token", nargs="?", metavar=None)
-    number(parser, "tokens", 256, "tokens a rank", nargs="?", metavar=None)
-    number(parser, "experts", 4, "experts a rank", nargs="?", metavar=None)
-    number(parser, "topk", 4, "experts a token", nargs="?", metavar=None)
-    number(parser, "--rounds", 3, "times that the layer runs")
+    number(parser, "hidden", 512, "elements per token", nargs="?", metavar=None)
+    number(parser, "tokens", 256, "tokens per rank", nargs="?", metavar=None)
+    number(parser, "experts", 4, "experts per rank", nargs="?", metavar=None)
+    number(parser, "topk", 4, "experts per token", nargs="?", metavar=None)
+    number(parser, "--rounds", 3, "runs of the layer")
     add = parser.add_argument
-    add("--seed", type=int, default=1, metavar="N", help="of tokens and weights")
-    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--seed", type=int, default=1, metavar="N", help="seed of tokens and weights")
+    add("--json", action="store_true", help="print only one JSON object")
     add("--spoil-a-row", action="store_true", help="rank 0 spoils a row of its experts' output, to check verification")
     return parser

@@ -144,9 +144,9 @@ def _parser() -> argparse.ArgumentParser:
         "PEs put to their right neighbours round a ring, then exchange blocks all with all; every byte is verified. "
         "Starts its own processes, unless torchrun, mpirun, srun or Ray has started it.",
     )
-    number(parser, "--bytes", 1 << 20, "bytes of a message (default 1 MiB)")
-    number(parser, "--rounds", 20, "of each exchange")
+    number(parser, "--bytes", 1 << 20, "bytes per message (default 1 MiB)")
+    number(parser, "--rounds", 20, "rounds of each exchange")
     add = parser.add_argument
-    add("--json", action="store_true", help="print one JSON object and nothing else")
+    add("--json", action="store_true", help="print only one JSON object")
     add("--spoil-a-byte", action="store_true", help="flip one byte before verification, to check that it is found")
     return parser

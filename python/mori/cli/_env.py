@@ -16,7 +16,7 @@ from ._table import table
 def add(commands: Any) -> None:
     parser = commands.add_parser("env", help="list the environment variables that mori reads, with their values")
     parser.add_argument("--json", action="store_true", help="print one JSON array")
-    parser.add_argument("--set", action="store_true", help="only those that are set")
+    parser.add_argument("--set", action="store_true", help="list only variables that are set")
     parser.set_defaults(run=run)
 
 
