@@ -9,7 +9,6 @@ import "C"
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -280,11 +279,11 @@ func signalRounds(d *device.Device, m *device.Module, words, first uint64, round
 	if err := s.Wait(ctx); err != nil {
 		return 0, err
 	}
-	out := memory.Bytes(result.Addr(), 16)
-	if wrong := binary.LittleEndian.Uint64(out[8:]); wrong != 0 {
+	out := memory.Slice[uint64](result.Addr(), 2)
+	if wrong := out[1]; wrong != 0 {
 		return 0, fmt.Errorf("%d of %d signals arrived before their data", wrong, rounds+1)
 	}
-	return float64(binary.LittleEndian.Uint64(out)) / float64(rounds) / 2, nil
+	return float64(out[0]) / float64(rounds) / 2, nil
 }
 
 // BenchKeepRows makes combine keep the number of received rows if on is set, so that a benchmark
