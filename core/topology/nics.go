@@ -161,7 +161,7 @@ func (h *Host) why(near Place, gpu int, p Pick) string {
 	return fmt.Sprintf("%s from GPU %s: %s", p.Distance, near.GPU, p.Distance.words())
 }
 
-// words describes what lies between at a distance.
+// words describes what lies between two devices at this distance.
 func (d Distance) words() string {
 	switch d {
 	case PIX:

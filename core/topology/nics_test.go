@@ -20,7 +20,7 @@ func hostOf(t *testing.T, name string) *Host {
 	return Scan(topologytest.Tree(t, name))
 }
 
-// TestNICsOfKnownHosts: what each GPU gets first, on machines as they are built.
+// TestNICsOfKnownHosts: the first NIC of each GPU, on real machine layouts.
 func TestNICsOfKnownHosts(t *testing.T) {
 	for _, c := range []struct {
 		host     string

@@ -184,7 +184,7 @@ func (s *Stager) advance() (moved, waits bool) {
 	return moved, waits || len(s.copying) > 0 || len(s.unreported) > 0
 }
 
-// pollCopies goes on with pieces whose copy has ended.
+// pollCopies continues the pieces whose copy has ended.
 func (s *Stager) pollCopies() (moved bool) {
 	for i := 0; i < len(s.copying); {
 		p := s.copying[i]
