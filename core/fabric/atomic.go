@@ -2,11 +2,10 @@
 
 package fabric
 
-// A DataType is the type of the elements that an atomic op works on, in the byte order of the
-// hosts.
+// A DataType is the element type of an atomic op, in the hosts' byte order.
 type DataType uint8
 
-// The data types: those of libfabric (fi_atomic.h) that Go has.
+// The data types: those of libfabric's fi_atomic.h that Go has, too.
 const (
 	Int8 DataType = 1 + iota
 	Uint8
@@ -32,7 +31,7 @@ var dataTypes = [...]struct {
 	Int64: {8, "int64"}, Uint64: {8, "uint64"}, Float32: {4, "float32"}, Float64: {8, "float64"}, Complex64: {8, "complex64"}, Complex128: {16, "complex128"},
 }
 
-// Size is the bytes of an element, 0 for what is no type.
+// Size returns the size of an element in bytes, or 0 if t is not a data type.
 func (t DataType) Size() int {
 	if t == 0 || t >= dataTypeEnd {
 		return 0
@@ -40,13 +39,13 @@ func (t DataType) Size() int {
 	return dataTypes[t].size
 }
 
-// Integer reports whether t is a type of integers.
+// Integer reports whether t is an integer type.
 func (t DataType) Integer() bool { return t >= Int8 && t <= Uint64 }
 
-// Complex reports whether t is a type of complex numbers, which have no order.
+// Complex reports whether t is a complex type. Complex numbers have no order.
 func (t DataType) Complex() bool { return t == Complex64 || t == Complex128 }
 
-// String is Go's name of the type.
+// String returns Go's name of the type.
 func (t DataType) String() string {
 	if t.Size() == 0 {
 		return "type?"
@@ -54,10 +53,11 @@ func (t DataType) String() string {
 	return dataTypes[t].text
 }
 
-// An AtomicOp is what an atomic op does with an element.
+// An AtomicOp is the operation that an atomic op applies to each element.
 type AtomicOp uint8
 
-// The ops, x being what is there and v the operand. Logical ops take 0 for false, give 0 or 1.
+// The operations. x is the element's value at the target, v the operand. Logical operations treat 0
+// as false and return 0 or 1.
 const (
 	AtomicMin   AtomicOp = 1 + iota // min(x, v)
 	AtomicMax                       // max(x, v)
@@ -69,10 +69,10 @@ const (
 	AtomicBAnd                      // x & v
 	AtomicLXor                      // !x != !v
 	AtomicBXor                      // x ^ v
-	AtomicRead                      // x; the operand is not looked at. Fetching only
+	AtomicRead                      // x; ignores the operand. Fetching only
 	AtomicWrite                     // v
 
-	// Comparing only: v if the comparison of Atomic.Compare, c, with x holds, else x.
+	// Comparing only: v if c (Atomic.Compare) and x satisfy the comparison, else x.
 	AtomicCSwap   // c == x
 	AtomicCSwapNE // c != x
 	AtomicCSwapLE // c <= x
@@ -89,7 +89,7 @@ var atomicOpText = [...]string{AtomicMin: "min", AtomicMax: "max", AtomicSum: "s
 	AtomicCSwap: "cswap", AtomicCSwapNE: "cswap_ne", AtomicCSwapLE: "cswap_le", AtomicCSwapLT: "cswap_lt", AtomicCSwapGE: "cswap_ge",
 	AtomicCSwapGT: "cswap_gt", AtomicMSwap: "mswap"}
 
-// String is libfabric's name of the op in lower case.
+// String returns libfabric's name of the operation, in lower case.
 func (o AtomicOp) String() string {
 	if o == 0 || o >= atomicOpEnd {
 		return "atomic?"
@@ -97,24 +97,24 @@ func (o AtomicOp) String() string {
 	return atomicOpText[o]
 }
 
-// An Atomic is what an atomic Op does beside the words that it shares with other ops. Op.Seg is the
-// operand, Op.RSeg the target.
+// An Atomic holds the fields of an Op that only atomics have. Op.Seg is the operand, Op.RSeg the
+// target.
 type Atomic struct {
 	Op      AtomicOp
 	Type    DataType
 	Compare Seg // OpCompareAtomic: as long as the operand
-	Result  Seg // OpFetchAtomic and OpCompareAtomic: what was there before; as long as the operand
+	Result  Seg // OpFetchAtomic and OpCompareAtomic: the target's previous value; as long as the operand
 }
 
-// AtomicValid reports whether an op of this kind, AtomicOp and type is valid: the table of
+// AtomicValid reports whether the combination of kind, operation and type is valid, by the table of
 // fi_atomic(3).
 //
 //	OpAtomic         min to bxor, write
 //	OpFetchAtomic    min to bxor, read, write
 //	OpCompareAtomic  cswap to mswap
 //
-// Of complex numbers there is no min, max, or comparison but equality; bits (bor, band, bxor,
-// mswap) are of integers only.
+// Complex types have no min or max, and can be compared for equality only. Bitwise operations (bor,
+// band, bxor, mswap) need an integer type.
 func AtomicValid(kind OpKind, op AtomicOp, t DataType) bool {
 	if t.Size() == 0 || op == 0 || op >= atomicOpEnd {
 		return false

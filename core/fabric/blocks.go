@@ -9,10 +9,10 @@ import (
 	"slices"
 )
 
-// Blocks are pieces of an op that are all of one size, as a KV cache's are: block i is Size bytes
-// at Op.Seg.Addr + Local()[i] and at Op.RSeg.Addr + Remote()[i]. What holds for the furthest of
-// them holds for all, so an op of thousands is checked by a look at it, which a list of segments is
-// not. The zero value has no block; Set gives it some.
+// Blocks are the pieces of an op if all have one size, as those of a KV cache. Block i is Size
+// bytes, local at Op.Seg.Addr + Local()[i] and remote at Op.RSeg.Addr + Remote()[i]. One check of
+// the furthest block covers all of them, so checking an op with thousands of blocks is cheap,
+// unlike a list of segments. The zero value has no blocks; Set adds them.
 type Blocks struct {
 	size                uint64
 	local, remote       []uint64
@@ -20,18 +20,20 @@ type Blocks struct {
 	joined              int
 }
 
-// Set makes b the blocks of size bytes at these offsets, one or more. It reads each offset once, so
-// that what others write there meanwhile harms nothing, and keeps a copy, in the room that b has if
-// it is enough. ErrInvalid: no or different numbers of offsets, a size of 0, a block or a total
-// beyond 2^64; b has no block then, but the copies: b.Local() and b.Remote() are as long as the
-// shorter slice.
+// Set makes b one or more blocks of size bytes at these offsets. It copies the offsets, into b's
+// memory if it is large enough. It reads each offset once, so concurrent writes to the slices are
+// harmless.
+//
+// Set returns ErrInvalid if there are no offsets, their numbers differ, size is 0, or a block or
+// the total exceeds 2^64. b then has no blocks, but b.Local() and b.Remote() hold copies, as long
+// as the shorter slice.
 func (b *Blocks) Set(size uint64, local, remote []uint64) error {
 	n := min(len(local), len(remote))
 	to, there := slices.Grow(b.local[:0], n)[:n], slices.Grow(b.remote[:0], n)[:n]
 	from, far := local[:n], remote[:n]
-	var last, rlast uint64 // the furthest
+	var last, rlast uint64 // the furthest offsets
 	joined := 0
-	var end, rend uint64 // of the block before
+	var end, rend uint64 // of the previous block
 	for i, l := range from {
 		r := far[i]
 		to[i], there[i] = l, r
@@ -53,45 +55,45 @@ func (b *Blocks) Set(size uint64, local, remote []uint64) error {
 	return nil
 }
 
-// Size is the bytes of each block; 0 without any.
+// Size returns the bytes of each block, or 0 without blocks.
 func (b *Blocks) Size() uint64 { return b.size }
 
-// Len is how many blocks there are.
+// Len returns the number of blocks.
 func (b *Blocks) Len() int { return len(b.local) }
 
-// Bytes is those of all blocks.
+// Bytes returns the total bytes of all blocks.
 func (b *Blocks) Bytes() uint64 { return b.size * uint64(len(b.local)) }
 
-// Local are the offsets of the blocks here; only b changes them.
+// Local returns the local offsets of the blocks. The caller must not change them.
 func (b *Blocks) Local() []uint64 { return b.local }
 
-// Remote are the offsets of the blocks there; only b changes them.
+// Remote returns the remote offsets of the blocks. The caller must not change them.
 func (b *Blocks) Remote() []uint64 { return b.remote }
 
-// LocalEnd is behind the block that lies furthest here.
+// LocalEnd returns the end of the furthest local block, relative to Op.Seg.Addr.
 func (b *Blocks) LocalEnd() uint64 { return b.localEnd }
 
-// RemoteEnd is behind the block that lies furthest there.
+// RemoteEnd returns the end of the furthest remote block, relative to Op.RSeg.Addr.
 func (b *Blocks) RemoteEnd() uint64 { return b.remoteEnd }
 
-// Joined is how many blocks begin where the one before ends, on both sides: so many segments fewer
-// are the same bytes.
+// Joined returns how many blocks begin where the previous one ends, on both sides. A list of
+// segments for the same bytes is shorter by this number.
 func (b *Blocks) Joined() int { return b.joined }
 
-// Segments makes the blocks segments of the memory at seg and rseg, in the room of segs and rsegs,
-// with those that are joined as one.
+// Segments returns the blocks as segments of the memory at seg and rseg. It uses the memory of segs
+// and rsegs, and merges joined blocks.
 func (b *Blocks) Segments(seg Seg, rseg RSeg, segs []Seg, rsegs []RSeg) ([]Seg, []RSeg) {
 	n, size := len(b.local), b.size
 	segs, rsegs = slices.Grow(segs[:0], n)[:n], slices.Grow(rsegs[:0], n)[:n]
 	remote := b.remote[:n]
 	k := 0
-	var end, rend uint64 // of the segment before
+	var end, rend uint64 // of the previous segment
 	for i, l := range b.local {
 		l, r := seg.Addr+l, rseg.Addr+remote[i]
 		if k > 0 && l == end && r == rend {
 			segs[k-1].Len += size
 			rsegs[k-1].Len += size
-		} else if k < len(segs) && k < len(rsegs) { // as always: it spares the checks of bounds
+		} else if k < len(segs) && k < len(rsegs) { // always true: avoids bounds checks
 			segs[k] = Seg{Addr: l, Len: size, MR: seg.MR}
 			rsegs[k] = RSeg{Addr: r, Len: size, Key: rseg.Key}
 			k++
@@ -101,8 +103,7 @@ func (b *Blocks) Segments(seg Seg, rseg RSeg, segs []Seg, rsegs []RSeg) ([]Seg, 
 	return segs[:k], rsegs[:k]
 }
 
-// Spread makes the blocks of an op, if it has some, segments of their own: for who moves those
-// only.
+// Spread turns an op's blocks, if any, into segments, for data paths that move only segments.
 func (op *Op) Spread() {
 	if op.Blocks == nil {
 		return

@@ -2,10 +2,10 @@
 
 package fabric
 
-// An AVAddr is a peer's number in an AV. Zero is nobody.
+// An AVAddr is a peer's number in an AV. Zero means no peer.
 type AVAddr uint64
 
-// A CountUnit is what a Counter counts.
+// A CountUnit is the unit of a Counter.
 type CountUnit uint8
 
 // The units.
@@ -14,7 +14,7 @@ const (
 	CountBytes                  // bytes that ops moved; failures still count as ops
 )
 
-// CountEvents are the ops of an endpoint that a Counter counts when they end.
+// CountEvents are the kinds of an endpoint's ops that a Counter counts when they end.
 type CountEvents uint8
 
 // The events.
@@ -27,7 +27,8 @@ const (
 	CountAll CountEvents = 1<<iota - 1
 )
 
-// CountEventOf is the event of an op of this kind, 0 for OpRemoteWrite, which no counter sees.
+// CountEventOf returns the event of an op of this kind. It is 0 for OpRemoteWrite, which is not
+// counted.
 func CountEventOf(kind OpKind) CountEvents {
 	switch kind {
 	case OpSend:

@@ -1,96 +1,98 @@
 // SPDX-License-Identifier: MIT
 
-// Package fabric is the one transport API of mori: the Kernel OpenFabrics Interface (kOFI) restated
-// in Go.
+// Package fabric is mori's transport API: the Kernel OpenFabrics Interface (kOFI), restated in Go.
 //
-// It holds words only: interfaces, types, errors, the provider registry and hint matching.
-// Providers (core/provider/...) implement it; io, shmem and ep use it and know no transport.
-// docs/design/fabric.md maps each name of kOFI and libfabric to ours.
+// It contains interfaces, types, errors, the provider registry and hint matching, but no transport.
+// Providers (core/provider/...) implement it. The packages io, shmem and ep use it and do not
+// depend on a transport. docs/design/fabric.md maps each name of kOFI and libfabric to ours.
 //
-// # The objects and who closes what
+// # Objects and ownership
 //
-//	Registry ── Provider            GetInfo(hints) lists what there is, best first
+//	Registry ── Provider            GetInfo(hints) lists what is available, best first
 //	   └─ Open ─▶ Fabric            holds a reference on its Provider until closed
 //	                ├─ Listener     accepts connections: ConnReq
 //	                ├─ EQ           connection events: connected, shutdown
 //	                └─ Domain       memory and endpoints of one device
-//	                     ├─ CQ        completions, successes in line and errors beside it
-//	                     ├─ Counter   how many ops ended well, and how many did not
+//	                     ├─ CQ        completions: successes in order, errors separately
+//	                     ├─ Counter   how many ops succeeded and how many failed
 //	                     ├─ AV        numbers for the addresses of EPRDM peers
-//	                     ├─ MR        a local buffer that others may touch; Raw is its key
-//	                     ├─ RemoteMR  a peer's buffer, as ops name it
+//	                     ├─ MR        a registered local buffer; Raw is the key for peers
+//	                     ├─ RemoteMR  a peer's region, as ops refer to it
 //	                     └─ Endpoint  moves bytes: EPMsg to and from one peer, EPRDM those of an AV
 //
-// The caller closes what it opened, children first: closing a parent with open children is ErrBusy,
+// The caller closes what it opened, children first. Closing a parent with open children returns
+// ErrBusy. So does closing a queue, counter or address vector that an open endpoint is bound to.
+// Every Close after the first returns nil. All other calls on a closed object return ErrClosed.
 // and so is closing a queue, counter or vector that an open endpoint is bound to. Every Close after
 // the first returns nil. A closed object answers every other call with ErrClosed.
 //
 // # Two kinds of endpoints
 //
-// EPMsg connects. Passive side: Listen, Accept a ConnReq, make an Endpoint, bind its queues,
-// Enable, then Connector.Accept. Active side: make an Endpoint, bind, Enable, Connector.Connect.
-// Both sides hand over up to Limits.MaxPrivate bytes of private data; longer data is ErrTooSmall
-// and never truncated. An endpoint connects at most once in its life.
+// An EPMsg is connected to one peer. Passive side: Listen, Accept a ConnReq, make an Endpoint, bind
+// its queues, Enable, then Connector.Accept. Active side: make an Endpoint, bind, Enable,
+// Connector.Connect. Each side may pass up to Limits.MaxPrivate bytes of private data. Longer data
+// is ErrTooSmall and is never truncated. An endpoint connects at most once.
 //
-// EPRDM, reliable datagrams, needs no connecting: make an Endpoint, bind its queues and an AV,
-// Enable, send its Name to the peers. A peer inserts the name into its AV, and puts the number that
-// it gets into Op.Dest. Receives take messages of any peer, and Completion.Src says whose.
+// An EPRDM (reliable datagram) needs no connection: make an Endpoint, bind its queues and an AV,
+// Enable, send its Name to the peers. A peer inserts the name into its AV and passes the resulting
+// number as Op.Dest. A receive takes a message from any peer; Completion.Src is the sender.
 //
 // # Moving bytes
 //
-// Submit takes a prefix of a batch of Ops and says how many; ErrAgain means the queue is full and
-// the rest is to be submitted again after completions were read. An accepted op ends exactly once:
-// with a Completion (if it asked for one, or the binding is not selective) or with an ErrEntry.
-// Failed ops always produce an ErrEntry, asked for or not. A bound Counter counts both, asked for
-// or not.
+// Submit accepts a prefix of a batch of Ops and returns its length. ErrAgain means that the queue
+// is full: the caller reads completions and submits the rest again. An accepted op ends exactly
+// once. If it succeeds, it has a Completion, unless the binding is selective and the op did not ask
+// for one. If it fails, it always has an ErrEntry. A bound Counter counts every op.
 //
-// What a completion promises is its level: a send's, that the peer has the message
-// (OpTransmitComplete); a write's and an atomic's, that it is visible at the target
-// (OpDeliveryComplete); a read's, that the bytes are visible here. A flag asks for another level,
-// and a provider may promise more than asked. Info.Order says which ops to one peer take effect in
-// the order of submission: messages always arrive in it, and OpFence orders the rest.
+// The completion level says what a success guarantees. A send's default is that the peer has the
+// message (OpTransmitComplete). That of a write or atomic is that it is visible at the target
+// (OpDeliveryComplete). A completed read is visible here. A flag selects another level, and a
+// provider may guarantee more than requested. Info.Order says which ops to one peer take effect in
+// the order of submission. Messages always arrive in that order, and OpFence orders other ops.
 //
-// Atomics work on arrays of numbers at the target, are atomic among each other, and those of 4 and
-// 8 bytes on host memory also with the CPU's own. AtomicQuerier reports what a provider has.
+// Atomics work on arrays of numbers at the target and are atomic with respect to each other. 4- and
+// 8-byte atomics on host memory are also atomic with respect to the CPU's. AtomicQuerier reports
+// what a provider supports.
 //
-// Memory is named by address (Seg), since device memory has no slice. The owner keeps it alive
-// until the op ended. Op.More, Op.RMore, Op.Blocks and Op.Atomic belong to the provider from Submit
-// until the op ended.
+// A Seg refers to memory by address, since device memory has no slice. The caller keeps the memory
+// alive until the op has ended. The provider owns Op.More, Op.RMore, Op.Blocks and Op.Atomic from
+// Submit until the op has ended.
 //
-// # Hearing of completions
+// # Waiting for completions
 //
-// In four ways: CQ.Read polls; CQ.Wait parks a goroutine; the descriptor of a WaitObject wakes an
-// epoll loop of the program's own; CQ.OnReady calls a function on the spot. EQ and Counter have the
-// first three.
+// There are four ways. CQ.Read polls. CQ.Wait parks a goroutine. The descriptor of a WaitObject
+// wakes the program's own epoll loop. CQ.OnReady calls a function immediately. EQ and Counter have
+// the first three.
 //
 // # Regions and their keys
 //
-// Software providers address a region by offset (RemoteMR.Base is 0) and take a caller's RegionKey:
-// an id, unique in its domain, and a 128-bit secret which the target compares on every access.
-// Without the secret, the right or the bounds nothing is touched, and the op ends with ErrAccess,
-// ErrNoKey or ErrRange. Info.Mode and Info.MRMode say where a provider is different.
+// Software providers address a region by offset (RemoteMR.Base is 0) and accept a caller's
+// RegionKey: an id, unique in its domain, and a 128-bit secret. The target compares the secret on
+// every access. If the secret, the right or the bounds do not match, no memory is accessed, and the
+// op ends with ErrNoKey, ErrAccess or ErrRange. Info.Mode and Info.MRMode say where a provider
+// differs.
 //
 // # Errors
 //
-// All errors wrap an Errno, so errors.Is(err, fabric.ErrAgain) works, and so does the system's own
-// errors.Is(err, syscall.EAGAIN) where libfabric shares the number.
+// Every error wraps an Errno, so errors.Is(err, fabric.ErrAgain) works. errors.Is(err,
+// syscall.EAGAIN) works, too, for the numbers that libfabric shares with the system.
 //
 // # Writing a provider
 //
-// Implement Provider: a lower-case Name, the Version of its own and the API version that it was
-// written against, GetInfo and Open. It may live in any module; its users call
-// Registry.Register. GetInfo describes all that it can do in an offer for each endpoint type, and
-// lets Match answer the hints. What needs no hardware is in core/fabric/util: CQ, EQ, Counter, AV,
-// the tables of regions and imports, receive matching, an endpoint's states, the checks of ops,
-// atomics on host memory. If your EPMsg endpoint implements rdm.Carrier, package rdm gives you an
-// EPRDM for free.
+// Implement Provider: a lower-case Name, its own version and the API version that it was written
+// for, GetInfo and Open. The provider may live in any module; its users call Registry.Register.
+// GetInfo describes all its abilities, with one offer for each endpoint type, and answers the hints
+// with Match. Package core/fabric/util has the parts that need no hardware: CQ, EQ, Counter, AV,
+// tables of regions and imports, receive matching, endpoint states, checks of ops, and atomics on
+// host memory. If your EPMsg endpoint implements rdm.Carrier, package rdm gives you an EPRDM for
+// free.
 //
 // The contract of the queues is the hard part:
 //
-//   - Reserve a place in the CQ before an op is accepted.
-//   - End each op exactly once, and touch none of its memory after that.
-//   - When a connection ends, leave the memory first, then end the ops, then report it to the EQ.
+//   - Reserve a place in the CQ before accepting an op.
+//   - End each op exactly once, and do not access its memory afterwards.
+//   - When a connection ends, stop accessing memory, then end the ops, then report it to the EQ.
 //
-// core/provider/mem shows all of it in the least code. tests/go/example is a provider outside of
-// this module. core/fabric/fabrictest tests a provider in five lines of code.
+// core/provider/mem is the smallest complete example. tests/go/example is a provider in another
+// module. core/fabric/fabrictest tests a provider with five lines of code.
 package fabric

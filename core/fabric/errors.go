@@ -8,36 +8,36 @@ import (
 	"syscall"
 )
 
-// An Errno is the cause of every error of this package. Numbers are libfabric's (fi_errno.h): those
-// below 256 are the system's own, the rest belong to the fabric.
+// An Errno is the cause of every error of this package. The numbers are libfabric's (fi_errno.h):
+// those below 256 are the system's, the others are specific to fabrics.
 type Errno int32
 
-// The causes that callers branch on.
+// The errors that callers may need to distinguish.
 const (
 	ErrAccess       Errno = Errno(syscall.EACCES)       // the region does not grant this right
 	ErrAgain        Errno = Errno(syscall.EAGAIN)       // queue full or empty: try again after progress
 	ErrBusy         Errno = Errno(syscall.EBUSY)        // a child object is still open
 	ErrFault        Errno = Errno(syscall.EFAULT)       // memory of the op or region is not mapped, or not with these rights
 	ErrInvalid      Errno = Errno(syscall.EINVAL)       // an argument is wrong
-	ErrNoSys        Errno = Errno(syscall.ENOSYS)       // not offered here
+	ErrNoSys        Errno = Errno(syscall.ENOSYS)       // this provider does not offer it
 	ErrNoData       Errno = Errno(syscall.ENODATA)      // nothing matches
 	ErrExist        Errno = Errno(syscall.EEXIST)       // a provider of this name and version is registered
 	ErrIsConn       Errno = Errno(syscall.EISCONN)      // the endpoint was connected before
 	ErrNotConn      Errno = Errno(syscall.ENOTCONN)     // the endpoint has no peer
-	ErrConnRefused  Errno = Errno(syscall.ECONNREFUSED) // nobody listens, or the peer rejected us
+	ErrConnRefused  Errno = Errno(syscall.ECONNREFUSED) // no listener, or the peer rejected the request
 	ErrConnReset    Errno = Errno(syscall.ECONNRESET)   // the connection broke
 	ErrConnAborted  Errno = Errno(syscall.ECONNABORTED) // shut down on this side
-	ErrShutdown     Errno = Errno(syscall.ESHUTDOWN)    // the peer shut down in good order
+	ErrShutdown     Errno = Errno(syscall.ESHUTDOWN)    // the peer shut down the connection in order
 	ErrTimeout      Errno = Errno(syscall.ETIMEDOUT)    // the deadline passed
 	ErrCanceled     Errno = Errno(syscall.ECANCELED)    // ended by Cancel or Close
 	ErrMsgSize      Errno = Errno(syscall.EMSGSIZE)     // larger than Limits.MaxMsg
 	ErrRange        Errno = Errno(syscall.ERANGE)       // outside the region
-	ErrPerm         Errno = Errno(syscall.EPERM)        // the system refuses
-	ErrOther        Errno = 256                         // none of the others
-	ErrTooSmall     Errno = 257                         // the space offered is too small
+	ErrPerm         Errno = Errno(syscall.EPERM)        // the system denied permission
+	ErrOther        Errno = 256                         // any other cause
+	ErrTooSmall     Errno = 257                         // the space is too small
 	ErrOpBadState   Errno = 258                         // not allowed in this state, such as before Enable
-	ErrAvail        Errno = 259                         // an error entry waits in ReadErr
-	ErrBadFlags     Errno = 260                         // flags that do not go together
+	ErrAvail        Errno = 259                         // read the error entry with ReadErr first
+	ErrBadFlags     Errno = 260                         // flags that cannot be combined
 	ErrNoEQ         Errno = 261                         // no event queue bound
 	ErrNoCQ         Errno = 263                         // no completion queue bound
 	ErrCRC          Errno = 264                         // the checksum differs
@@ -47,8 +47,8 @@ const (
 	ErrOverrun      Errno = 268                         // a queue overflowed
 	ErrNoMR         Errno = 270                         // no such local region
 	ErrClosed       Errno = Errno(syscall.EBADF)        // the object was closed
-	ErrProtocol     Errno = Errno(syscall.EPROTO)       // the peer sent what the protocol does not allow
-	ErrNotSupported Errno = Errno(syscall.EOPNOTSUPP)   // conclusively not possible here
+	ErrProtocol     Errno = Errno(syscall.EPROTO)       // the peer violated the protocol
+	ErrNotSupported Errno = Errno(syscall.EOPNOTSUPP)   // definitely not possible here
 )
 
 var fabricErrnoText = map[Errno]string{
@@ -69,7 +69,7 @@ var fabricErrnoText = map[Errno]string{
 	ErrRange:      "outside the memory region",
 }
 
-// Error returns the cause in words.
+// Error returns the cause as text.
 func (e Errno) Error() string {
 	if s, ok := fabricErrnoText[e]; ok {
 		return s
@@ -81,7 +81,7 @@ func (e Errno) Error() string {
 }
 
 // Is makes errors.Is(err, syscall.EAGAIN) true for the numbers shared with the system, and
-// errors.Is(err, errors.ErrUnsupported) for what conclusively cannot be had here.
+// errors.Is(err, errors.ErrUnsupported) for what this host or provider definitely does not support.
 func (e Errno) Is(target error) bool {
 	if target == errors.ErrUnsupported {
 		return e == ErrNotSupported || e == ErrNoSys
@@ -90,8 +90,8 @@ func (e Errno) Is(target error) bool {
 	return ok && e < 256 && Errno(s) == e
 }
 
-// ErrnoOf returns the Errno that err wraps: the system's numbers become ours, nil is 0, and
-// anything else is ErrOther.
+// ErrnoOf returns the Errno that err wraps. It converts the system's numbers, and returns 0 for nil
+// and ErrOther for anything else.
 func ErrnoOf(err error) Errno {
 	for err != nil {
 		switch e := err.(type) {
@@ -109,13 +109,13 @@ func ErrnoOf(err error) Errno {
 	return 0
 }
 
-// A RejectError is what Connect returns when the peer answered the request with Reject.
+// A RejectError is the error of Connect if the peer rejected the request.
 type RejectError struct {
 	Peer Addr
 	Data []byte // the peer's private data, a copy
 }
 
-// Error names the peer and the private data, which by convention is a sentence.
+// Error returns the peer's name and its private data, which by convention is a sentence.
 func (e *RejectError) Error() string {
 	return fmt.Sprintf("connect to %s: rejected by peer: %q", e.Peer, e.Data)
 }

@@ -5,7 +5,8 @@ package fabric
 // Caps are capability bits: what an endpoint can do. Zero in hints is a wildcard.
 type Caps uint64
 
-// Primary capabilities are granted only if asked for; secondary ones may be granted unasked.
+// The capabilities. Primary ones are granted only if requested; secondary ones may be granted
+// anyway.
 const (
 	CapMSG          Caps = 1 << iota // send and recv
 	CapRMA                           // read and write
@@ -23,28 +24,30 @@ const (
 	CapScalable                      // several transmit contexts with one address: offered by no provider yet
 )
 
-// CapsSecondary are the capabilities that may be granted unasked.
+// CapsSecondary are the capabilities that a provider may grant without a request.
 const CapsSecondary = CapLocalComm | CapRemoteComm | CapSource
 
-// Mode are duties that a provider lays on its caller. Zero in hints means "I take no duty".
+// Mode are requirements that a provider places on its caller. Zero in hints means that the caller
+// accepts none.
 type Mode uint32
 
-// The duties.
+// The requirements.
 const (
-	// ModeDenialFatal: an access that the target refuses may end the connection to it, and its cause
-	// may be any of ErrNoKey, ErrAccess, ErrRange and ErrConnReset. So may a message that is longer
-	// than its receive. A queue pair of a NIC is like that.
+	// ModeDenialFatal: if the target denies an access, the connection may end, with ErrNoKey,
+	// ErrAccess, ErrRange or ErrConnReset as the cause. The same holds for a message that is longer
+	// than its receive. Queue pairs of NICs behave so.
 	ModeDenialFatal Mode = 1 << iota
-	// ModeKeyIsProof: regions have no secret: a small number is enough to use them.
+	// ModeKeyIsProof: regions have no secret. A small number is enough to access them.
 	ModeKeyIsProof
 )
 
-// Order are the pairs of ops to one peer that take effect in the order of their submission. The
-// first letter is the later op's kind: OrderRAW is a read after a write, which sees what that
-// wrote. Atomics count as reads and writes.
+// Order is the set of pairs of ops to one peer that take effect in submission order. The first
+// letter is the later op's kind: with OrderRAW, a read after a write sees what was written. Atomics
+// count as reads and as writes.
 type Order uint32
 
-// The pairs. Up to Limits.OrderRAW, OrderWAR and OrderWAW bytes, where reads and writes overlap.
+// The pairs. They hold for ops of up to Limits.OrderRAW, OrderWAR and OrderWAW bytes where reads
+// and writes overlap.
 const (
 	OrderRAR Order = 1 << iota
 	OrderRAW
@@ -59,15 +62,15 @@ const (
 	OrderAll Order = 1<<iota - 1
 )
 
-// MRMode are the rules a provider's memory registration needs. Zero in hints means "I follow no
-// rule".
+// MRMode are the rules of a provider's memory registration. Zero in hints means that the caller
+// follows none of them.
 type MRMode uint32
 
-// The rules. A provider without MRProvKey takes a caller's RegionKey.
+// The rules. A provider without MRProvKey accepts a caller's RegionKey.
 const (
 	MRLocal    MRMode = 1 << iota // local buffers must be registered as well
 	MRVirtAddr                    // remote addresses are the target's virtual ones, not offsets
-	MRProvKey                     // the provider chooses keys; they travel as MR.Raw
+	MRProvKey                     // the provider chooses keys; MR.Raw contains them
 	MRHMEM                        // device memory must be registered
 )
 
@@ -86,31 +89,31 @@ type Addr string
 // A Version is a provider's or the API's version.
 type Version struct{ Major, Minor uint16 }
 
-// Less orders versions.
+// Less reports whether v is older than w.
 func (v Version) Less(w Version) bool {
 	return v.Major < w.Major || v.Major == w.Major && v.Minor < w.Minor
 }
 
-// APIVersion is the version of this package that providers are written against.
+// APIVersion is the version of this package, which providers are written for.
 var APIVersion = Version{1, 0}
 
-// Limits are numeric bounds. In hints: the least that is needed; in answers: what there is. Zero in
-// hints is a wildcard.
+// Limits are numeric bounds: in hints, the minimum that the caller needs; in answers, what the
+// provider has. Zero in hints is a wildcard.
 type Limits struct {
 	MaxMsg     uint64 // bytes of one op
 	MaxInject  uint64 // bytes of one OpInject op
 	MaxPrivate int    // bytes of connection private data
 	CQDataSize int    // bytes of remote completion data
-	TxSize     int    // ops in flight per endpoint
+	TxSize     int    // pending ops per endpoint
 	RxSize     int    // posted receives per endpoint
 	SegLimit   int    // local segments of one op
 	RSegLimit  int    // remote segments of one op
-	BlockLimit int    // blocks of one op; 0: it takes segments only
+	BlockLimit int    // blocks of one op; 0: segments only
 	MRKeySize  int    // bytes of MR.Raw
 	MaxAtomic  uint64 // bytes of one atomic op
-	BestOp     uint64 // bytes per op at which a large transfer is best cut for throughput
+	BestOp     uint64 // bytes per op that give a large transfer the best throughput
 
-	OrderRAW, OrderWAR, OrderWAW uint64 // bytes of an op up to which Info.Order holds
+	OrderRAW, OrderWAR, OrderWAW uint64 // Info.Order holds for ops of up to so many bytes
 }
 
 // Info describes one way to communicate. GetInfo fills it; Open, Domain, Listen and Endpoint take

@@ -7,15 +7,17 @@ import (
 	"strings"
 )
 
-// mrModeTarget are the rules that matter only where a peer touches memory.
+// mrModeTarget are the rules that matter only if peers access memory.
 const mrModeTarget = MRVirtAddr | MRProvKey
 
-// Match answers hints with what offer, a provider's full ability, can do of them: a new Info, or
-// ErrNoData with the reason.
+// Match answers hints with what an offer, a provider's full ability, can satisfy. It returns a new
+// Info, or ErrNoData with the reason.
 //
-// Zero in hints is a wildcard, but for Mode and MRMode, where it means that the caller follows no
-// rule; nil hints ask for nothing and follow every rule. Of the primary capabilities those asked
-// for are granted, or all if none is; secondary ones come along. The offer's MRMode loses what the
+// Zero in hints is a wildcard, except for Mode and MRMode, where it means that the caller follows
+// no rule. Nil hints request nothing and follow every rule. Match grants the primary capabilities
+// that the hints request, or all if they request none. It adds the secondary ones. It drops the
+// rules of the offer's MRMode that the granted capabilities do not need; the hints must contain the
+// others. The offer's limits must be at least the hints', except BestOp, which is advice.
 // granted capabilities do not need, and what is left must be in the hints. Limits must be at least
 // the hints', but for BestOp, which is advice.
 func Match(hints, offer *Info) (*Info, error) {
@@ -117,7 +119,7 @@ func matchLimits(hints, offer *Info) error {
 var capsText = [...]string{"MSG", "RMA", "ATOMIC", "TAGGED", "HMEM", "MULTI_RECV", "RMA_EVENT", "TRIGGER", "LOCAL_COMM", "REMOTE_COMM",
 	"SOURCE", "DIRECTED_RECV", "SHARED_CTX", "SCALABLE"}
 
-// String is the set in words, such as "MSG|RMA".
+// String returns the set as text, such as "MSG|RMA".
 func (c Caps) String() string {
 	var words []string
 	for i, word := range capsText {

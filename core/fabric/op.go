@@ -2,26 +2,26 @@
 
 package fabric
 
-// OpKind is what an Op does.
+// OpKind is the kind of an Op.
 type OpKind uint8
 
-// The kinds of ops. OpRecv's completion has the kind OpRecv; a peer's OpRemoteData write completes
-// at the target as OpRemoteWrite.
+// The kinds of ops. A receive completes as OpRecv. A peer's write with OpRemoteData completes at
+// the target as OpRemoteWrite.
 const (
 	OpSend OpKind = 1 + iota
 	OpRecv
 	OpRead          // remote to local
 	OpWrite         // local to remote
 	OpAtomic        // remote = remote op operand; see Atomic
-	OpFetchAtomic   // the same, and what was there before comes back
-	OpCompareAtomic // remote = operand where it compares with Atomic.Compare; what was there before comes back
+	OpFetchAtomic   // the same, and returns the previous value
+	OpCompareAtomic // remote = operand if the comparison with Atomic.Compare holds; returns the previous value
 	OpRemoteWrite   // completions only: a peer wrote with OpRemoteData
 )
 
 var opKindText = [...]string{OpSend: "send", OpRecv: "recv", OpRead: "read", OpWrite: "write", OpAtomic: "atomic",
 	OpFetchAtomic: "fetching atomic", OpCompareAtomic: "comparing atomic", OpRemoteWrite: "remote write"}
 
-// String is the kind in lower case.
+// String returns the kind in lower case.
 func (k OpKind) String() string {
 	if int(k) < len(opKindText) && opKindText[k] != "" {
 		return opKindText[k]
@@ -34,39 +34,40 @@ type OpFlags uint16
 
 // The flags.
 const (
-	// OpWantCQE reports success although the binding is selective.
+	// OpWantCQE requests a completion for a success if the binding is selective.
 	OpWantCQE OpFlags = 1 << iota
 
-	// OpRemoteData carries Op.Data to the peer: with a send, or as the OpRemoteWrite completion of a
-	// write whose bytes are visible.
+	// OpRemoteData sends Op.Data to the peer: with a send, or in the OpRemoteWrite completion that
+	// follows a write whose bytes are visible.
 	OpRemoteData
 
-	// OpInject lets the caller reuse the buffer when Submit returns. The op has up to
-	// Limits.MaxInject bytes and never reports success.
+	// OpInject lets the caller reuse the buffer once Submit has returned. The op is at most
+	// Limits.MaxInject bytes long and never reports success.
 	OpInject
 
-	// OpFence starts the op after every earlier op of this endpoint to the same peer ended.
+	// OpFence starts the op once every earlier op of this endpoint to the same peer has ended.
 	OpFence
 
-	// The completion levels follow: what a success promises at least. A provider may promise more.
+	// The completion levels follow: the minimum that a success guarantees.
 
-	// OpInjectComplete: the local memory may be used again.
+	// OpInjectComplete: the caller may reuse the local memory.
 	OpInjectComplete
 
-	// OpTransmitComplete: the peer has the bytes. It is the default of sends. Messages that wait there
-	// for a receive end with an EPMsg's connection, and outlive an EPRDM's sender.
+	// OpTransmitComplete: the peer has the bytes. It is the default of sends. Messages that wait at
+	// the peer for a receive are lost when an EPMsg's connection ends, but outlive the sender if it is
+	// an EPRDM.
 	OpTransmitComplete
 
-	// OpDeliveryComplete: the bytes are in the memory of a receive, or visible in the region. It is the
-	// default of RMA and atomics.
+	// OpDeliveryComplete: the bytes are in the memory of a receive, or visible in the region. It is
+	// the default of RMA and atomics.
 	OpDeliveryComplete
 )
 
-// OpLevels are the flags that choose a completion level. An op has one of them or none.
+// OpLevels are the flags that select a completion level. An op has at most one of them.
 const OpLevels = OpInjectComplete | OpTransmitComplete | OpDeliveryComplete
 
-// MRDesc is a local region's descriptor; zero where the provider needs none. With MRHMEM device
-// memory needs one, host memory none.
+// MRDesc is a local region's descriptor, or zero where the provider needs none. With MRHMEM, device
+// memory needs one and host memory does not.
 type MRDesc uint64
 
 // A Seg is a run of local memory.
@@ -80,32 +81,33 @@ type Seg struct {
 type RSeg struct {
 	Addr uint64 // RemoteMR.Base + offset
 	Len  uint64
-	Key  uint64 // RemoteMR.Key; the same for all segments of one op
+	Key  uint64 // RemoteMR.Key; the same for all segments of an op
 }
 
-// An Op is one piece of work. Local bytes are Seg followed by More, remote bytes RSeg followed by
-// RMore; both sides add up to the same length, and need not be cut alike. A zero Len is allowed.
+// An Op is one operation. Its local bytes are Seg followed by More, its remote bytes RSeg followed
+// by RMore. Both sides have the same total length, but may be split differently. A zero Len is
+// allowed.
 //
-// A read or write of Blocks has these for its pieces, and no More or RMore: Seg and RSeg are runs
-// of memory that all blocks lie in. Providers take so many as Limits.BlockLimit says.
+// A read or write with Blocks has no More or RMore. Seg and RSeg are then the ranges of memory that
+// contain all blocks. Providers accept up to Limits.BlockLimit blocks.
 //
-// An atomic op has one segment on either side, whose length is a number of whole elements of
-// Atomic.Type, up to Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
+// An atomic op has one segment on either side. Its length is a multiple of the element size of
+// Atomic.Type and at most Limits.MaxAtomic bytes. RSeg.Addr is aligned to the element.
 type Op struct {
 	Kind   OpKind
 	Flags  OpFlags
-	Dest   AVAddr // EPRDM: the peer, but for receives; EPMsg: 0
+	Dest   AVAddr // EPRDM: the peer, except for receives; EPMsg: 0
 	Seg    Seg
 	More   []Seg
 	RSeg   RSeg
 	RMore  []RSeg
-	Blocks *Blocks // belongs to the provider until the op ended, as More and RMore do
-	Atomic *Atomic // of the atomic kinds; belongs to the provider until the op ended
+	Blocks *Blocks // belongs to the provider until the op has ended, like More and RMore
+	Atomic *Atomic // atomic kinds only; belongs to the provider until the op has ended
 	Data   uint64  // with OpRemoteData
-	Ctx    uint64  // comes back in the completion
+	Ctx    uint64  // returned in the completion
 }
 
-// Len is the number of local bytes.
+// Len returns the number of local bytes.
 func (op *Op) Len() uint64 {
 	if op.Blocks != nil {
 		return op.Blocks.Bytes()
@@ -117,8 +119,8 @@ func (op *Op) Len() uint64 {
 	return n
 }
 
-// Access are the rights that op needs at its target: of atomics, plain ones write, AtomicRead
-// reads, all others do both.
+// Access returns the rights that op needs at its target. Plain atomics need write, AtomicRead needs
+// read, and all other atomics need both.
 func (op *Op) Access() Access {
 	switch op.Kind {
 	case OpWrite, OpAtomic:
@@ -150,7 +152,7 @@ func (op *Op) RemoteSeg(i int) *RSeg {
 	return &op.RMore[i-1]
 }
 
-// RLen is the number of remote bytes.
+// RLen returns the number of remote bytes.
 func (op *Op) RLen() uint64 {
 	if op.Blocks != nil {
 		return op.Blocks.Bytes()
@@ -167,7 +169,7 @@ type Completion struct {
 	Ctx   uint64
 	Kind  OpKind
 	Flags OpFlags // OpRemoteData if Data is valid
-	Src   AVAddr  // OpRecv and OpRemoteWrite on EPRDM: who sent, 0 if the address vector does not know them
+	Src   AVAddr  // OpRecv and OpRemoteWrite on EPRDM: the sender, 0 if the address vector does not have it
 	Len   uint64  // bytes moved or received
 	Data  uint64
 }
@@ -176,10 +178,10 @@ type Completion struct {
 type ErrEntry struct {
 	Completion
 	Err    Errno
-	Detail string // the provider's own words: peer, values, cause
+	Detail string // the provider's description: peer, values, cause
 }
 
-// Error returns the entry as an error that wraps its Errno.
+// Error returns the entry as text. The entry wraps its Errno.
 func (e *ErrEntry) Error() string {
 	if e.Detail == "" {
 		return e.Kind.String() + ": " + e.Err.Error()
@@ -190,7 +192,7 @@ func (e *ErrEntry) Error() string {
 // Unwrap returns the Errno.
 func (e *ErrEntry) Unwrap() error { return e.Err }
 
-// Dir is a direction of an endpoint; both may be or-ed.
+// Dir is a direction of an endpoint. Both may be combined with |.
 type Dir uint8
 
 // The directions.
@@ -199,7 +201,7 @@ const (
 	DirRecv
 )
 
-// EventKind is what happened to a connection.
+// EventKind is the kind of a connection event.
 type EventKind uint8
 
 // The events.

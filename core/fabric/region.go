@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// MemKind is the kind of memory a Buffer is in.
+// MemKind is the kind of memory of a Buffer.
 type MemKind uint8
 
 // The kinds of memory.
@@ -17,7 +17,7 @@ const (
 	MemHIP
 )
 
-// A Buffer is a run of memory by address.
+// A Buffer is a range of memory, by address.
 type Buffer struct {
 	Addr   uint64
 	Len    uint64
@@ -25,10 +25,10 @@ type Buffer struct {
 	Device int // the device's ordinal where Kind is not MemHost
 }
 
-// Access are the rights a registration gives.
+// Access is the set of rights that a registration grants.
 type Access uint32
 
-// The rights. Local ones matter only where the provider's MRMode has MRLocal.
+// The rights. Local ones matter only if the provider's MRMode has MRLocal.
 const (
 	AccessRemoteRead Access = 1 << iota
 	AccessRemoteWrite
@@ -36,8 +36,8 @@ const (
 	AccessLocalWrite
 )
 
-// A RegionKey names a region of a domain and proves the right to touch it. ID is unique among the
-// domain's open regions (ErrNoKey); Secret is random and is compared at the target on every access.
+// A RegionKey identifies a region of a domain and proves the right to access it. ID is unique among
+// the domain's open regions (ErrNoKey). Secret is random; the target compares it on every access.
 type RegionKey struct {
 	ID     uint64
 	Secret [16]byte
@@ -50,7 +50,7 @@ const regionKeyVersion = 1
 // endian).
 const RegionKeyRawLen = 1 + 8 + 16 + 8
 
-// Raw is the portable form of the key of a region of size bytes, which Domain.Import takes.
+// Raw returns the portable form of the key of a region of size bytes, for Domain.Import.
 func (k RegionKey) Raw(size uint64) []byte {
 	b := make([]byte, 0, RegionKeyRawLen)
 	b = append(b, regionKeyVersion)
@@ -59,8 +59,7 @@ func (k RegionKey) Raw(size uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, size)
 }
 
-// ParseRegionKey is the inverse of Raw. The bytes come from outside: any input is answered, none
-// trusted.
+// ParseRegionKey is the inverse of Raw. The bytes are untrusted: any input is safe.
 func ParseRegionKey(raw []byte) (k RegionKey, size uint64, err error) {
 	if len(raw) != RegionKeyRawLen || raw[0] != regionKeyVersion {
 		return k, 0, fmt.Errorf("parse region key of %d bytes: %w", len(raw), ErrInvalid)

@@ -11,16 +11,16 @@ import (
 	"sync"
 )
 
-// A Registry knows the providers. The order of registration is the order of preference. Safe for
-// concurrent use.
+// A Registry holds the providers in order of preference, which is the order of registration. Safe
+// for concurrent use.
 type Registry struct {
 	mu       sync.Mutex
 	listed   []*registration
-	leaving  []*registration // unlisted by Deregister, still in use
+	leaving  []*registration // removed by Deregister, still in use
 	filtered func(name string) bool
 }
 
-// A registration counts who uses a provider: calls under way and open fabrics.
+// A registration counts the references to a provider: calls in progress and open fabrics.
 type registration struct {
 	Provider
 	name    string
@@ -29,13 +29,13 @@ type registration struct {
 	idle    chan struct{} // made by Deregister, closed when refs is 0
 }
 
-// NewRegistry makes a registry without providers.
+// NewRegistry returns an empty registry.
 func NewRegistry() *Registry { return &Registry{} }
 
-// Register adds p behind the others. ErrInvalid without a name; ErrNoSys if p was written for an
-// API that is not this one (another major, or a newer minor version). Of two with the same name the
-// newer one stays, in its place in the order: ErrExist if p is not newer. Fabrics of a provider
-// that is replaced live on.
+// Register adds p after the other providers. ErrInvalid if p has no name. ErrNoSys if p was written
+// for an incompatible API: another major version, or a newer minor one. Of two providers with the
+// same name, the newer one stays, at the old one's position; ErrExist if p is not newer. Open
+// fabrics of a replaced provider stay usable.
 func (r *Registry) Register(p Provider) error {
 	if p == nil || p.Name() == "" {
 		return fmt.Errorf("register a provider without a name: %w", ErrInvalid)
@@ -60,8 +60,9 @@ func (r *Registry) Register(p Provider) error {
 	return nil
 }
 
-// Deregister unlists the provider of this name at once, and then waits until nobody uses it or ctx
-// is done; in that case it may be called again to wait on. ErrNoData if it is not registered.
+// Deregister removes the provider of this name from the list immediately, then waits until it is
+// unused or ctx is done. If ctx is done first, call it again to continue waiting. ErrNoData if the
+// provider is not registered.
 func (r *Registry) Deregister(ctx context.Context, name string) error {
 	name = strings.ToLower(name)
 	r.mu.Lock()
@@ -87,7 +88,7 @@ func (r *Registry) Deregister(ctx context.Context, name string) error {
 	}
 }
 
-// settle lets a leaving registration go when nobody uses it. With mu held.
+// settle removes a leaving registration once it has no references. The caller holds mu.
 func (r *Registry) settle(reg *registration) {
 	if reg.refs == 0 && reg.idle != nil {
 		r.leaving = slices.DeleteFunc(r.leaving, func(o *registration) bool { return o == reg })
@@ -99,8 +100,8 @@ func indexName(regs []*registration, name string) int {
 	return slices.IndexFunc(regs, func(reg *registration) bool { return reg.name == name })
 }
 
-// SetFilter restricts GetInfo to the providers in a list "a,b", or with a leading "^" to those that
-// are not in it. Empty lifts that. Case does not matter.
+// SetFilter restricts GetInfo to the providers in a list "a,b", or with a leading "^" to those not
+// in it. An empty filter lifts the restriction. Case does not matter.
 func (r *Registry) SetFilter(filter string) {
 	list, negated := strings.CutPrefix(strings.ToLower(strings.TrimSpace(filter)), "^")
 	names := strings.FieldsFunc(list, func(c rune) bool { return c == ',' || c == ' ' })
@@ -112,7 +113,7 @@ func (r *Registry) SetFilter(filter string) {
 	}
 }
 
-// Names are the providers that the filter lets through, in order of preference.
+// Names returns the providers that pass the filter, in order of preference.
 func (r *Registry) Names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,8 +126,8 @@ func (r *Registry) Names() []string {
 	return names
 }
 
-// GetInfo concatenates what the providers answer, in order of preference. A provider that fails
-// does not fail the call; ErrNoData, with every provider's reason, if none has an answer.
+// GetInfo concatenates the providers' answers, in order of preference. It ignores the failure of a
+// single provider. If none has an answer, it returns ErrNoData with every provider's reason.
 func (r *Registry) GetInfo(ctx context.Context, node, service string, hints *Info) ([]*Info, error) {
 	var infos []*Info
 	var reasons []error
@@ -166,7 +167,7 @@ func noInfo(reasons []error) error {
 	return fmt.Errorf("get info: %w (%w)", ErrNoData, errors.Join(reasons...))
 }
 
-// acquire takes a reference on each provider that the filter and the hints let through.
+// acquire takes a reference on each provider that passes the filter and the hints.
 func (r *Registry) acquire(hints *Info) []*registration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,8 +189,8 @@ func (r *Registry) release(reg *registration) {
 	r.settle(reg)
 }
 
-// Open opens the fabric of an answer of GetInfo. Its provider is in use until that closes.
-// ErrNoData if it is not registered any more.
+// Open opens the fabric that in, a result of GetInfo, describes. The fabric keeps its provider in
+// use until it is closed. ErrNoData if the provider is no longer registered.
 func (r *Registry) Open(ctx context.Context, in *Info) (Fabric, error) {
 	if in == nil {
 		return nil, fmt.Errorf("open fabric without info: %w", ErrInvalid)
@@ -211,7 +212,7 @@ func (r *Registry) Open(ctx context.Context, in *Info) (Fabric, error) {
 	return &heldFabric{Fabric: f, release: sync.OnceFunc(func() { r.release(reg) })}, nil
 }
 
-// A heldFabric keeps its provider in use.
+// A heldFabric is a fabric with a reference on its provider.
 type heldFabric struct {
 	Fabric
 	release func()
