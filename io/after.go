@@ -7,12 +7,12 @@ import (
 	"mori/io/internal/gate"
 )
 
-// An After holds a transfer back until a GPU has come so far. The zero value holds nothing back.
+// An After delays a transfer until a GPU has reached a point. The zero value does not delay.
 type After = gate.After
 
-// AfterEvent begins when e has happened, as it was recorded last at the time of the call. e may be
-// recorded again or destroyed after that.
+// AfterEvent waits for the latest record of e before the call. The caller may record e again or
+// destroy it afterwards.
 func AfterEvent(e *device.Event) After { return gate.Event(e) }
 
-// AfterStream begins when s has done what it was given before the call.
+// AfterStream waits for the work queued on s before the call.
 func AfterStream(s *device.Stream) After { return gate.Stream(s) }

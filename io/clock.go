@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A clock calls a function every 50 ms, in a goroutine of its own. The zero value stands still.
+// A clock calls a function every 50 ms in its own goroutine. The zero value is stopped.
 type clock struct {
 	mu    sync.Mutex
 	stop  chan struct{} // nil: not started
@@ -41,8 +41,8 @@ func (c *clock) start(tick func()) {
 	}()
 }
 
-// end stops the clock and waits for a call that is under way. It is called at most once, and start
-// not after it.
+// end stops the clock and waits for a running call. Call it at most once, and do not call start
+// after it.
 func (c *clock) end() {
 	c.mu.Lock()
 	stop, ended := c.stop, c.ended

@@ -8,7 +8,7 @@ import (
 	"mori/io/internal/message"
 )
 
-// A controlHost is an engine as its control server sees it: the control.Host.
+// A controlHost implements control.Host for an engine.
 type controlHost struct{ e *Engine }
 
 func (h controlHost) Admits(who identity.ID) error { return h.e.peers.Admits(who) }
@@ -42,7 +42,7 @@ func (h controlHost) Drop(token []byte) (found bool) {
 	return found
 }
 
-// TakeTags keeps the tags of transfers to and from regions whose keys who has.
+// TakeTags keeps the tags of transfers that access regions whose keys the engine who holds.
 func (h controlHost) TakeTags(who identity.ID, all []message.Tag) int {
 	granted := all[:0]
 	for _, t := range all {

@@ -8,7 +8,7 @@ import (
 	"mori/io/internal/peer"
 )
 
-// Counters say what happened to an engine's transfers since it was made.
+// Counters count an engine's transfers since it was created.
 type Counters = meter.Totals
 
 // EngineInfo is what Engine.Describe returns.
@@ -23,7 +23,7 @@ type EngineInfo struct {
 	Counters Counters      `json:"counters"`
 }
 
-// What Engine.Describe returns of its backends and peers.
+// Parts of EngineInfo: backends and peers.
 type (
 	BackendInfo = backend.Info
 	PeerInfo    = peer.Info
@@ -35,19 +35,19 @@ type SessionInfo struct {
 	Peer    string `json:"peer"`
 	Backend string `json:"backend"`
 	Memory  string `json:"memory"` // as in PathInfo
-	// Link is what lies between two GPUs of this host: "NVLink", "xGMI", "PCIe", "same GPU" or "no peer
-	// access"; else "".
+	// Link is the connection between two GPUs of this host, "" for other pairs: "NVLink", "xGMI",
+	// "PCIe", "same GPU" or "no peer access".
 	Link string `json:"link"`
 
-	Path    string   `json:"path"` // "" while none is open
+	Path    string   `json:"path"` // "" while no path is open
 	Reasons []string `json:"reasons"`
 	Alive   bool     `json:"alive"`
 	Local   uint32   `json:"local_id"`
 	Remote  uint32   `json:"remote_id"`
-	OpBytes uint64   `json:"op_bytes"` // a transfer is cut into ops of so many bytes
+	OpBytes uint64   `json:"op_bytes"` // bytes at which a transfer is split into ops
 }
 
-// Describe returns how the engine reaches its peers, and why not better.
+// Describe returns how the engine reaches its peers, and why each better path is not used.
 func (e *Engine) Describe() EngineInfo {
 	d := e.Desc()
 	out := EngineInfo{Key: d.Key, NodeID: d.NodeID, Host: d.Host, Port: d.Port,

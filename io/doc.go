@@ -13,67 +13,67 @@
 //
 // # What happens to a transfer
 //
-//   - Session.Submit checks every entry against both regions and takes all or nothing.
-//   - Package batch merges entries that are contiguous on both sides and cuts the rest into ops.
-//   - The ledger of the path counts the pending ops (package transfer). When the last one has
-//     ended, the transfer is finished.
-//   - Its status becomes SUCCESS when all transfers submitted before it, by this engine to the same
-//     peer, are finished too (transfer.Order). Failures are reported immediately, out of order.
+//   - Session.Submit checks every entry against both regions and accepts all of them or none.
+//   - Package batch merges entries that are contiguous on both sides and splits the rest into ops.
+//   - The ledger of the path counts the pending ops (package transfer). The transfer finishes when
+//     its last op has ended.
+//   - Its status becomes SUCCESS when all transfers that this engine submitted earlier to the same
+//     peer have finished too (transfer.Order). Failures are reported immediately, out of order.
 //   - Every transfer has a deadline, which the engine's clock checks (clock.go).
 //
 // When a path breaks, its unfinished ops are replayed on the next path (package peer).
 //
-// Ops that the target refuses (key, right, bounds) are not replayed. A transfer waits for a path
-// until its deadline, or until the control plane finds that the peer's process has ended or was
+// The engine does not replay ops that the target refuses (key, right, bounds). A transfer waits for
+// a path until its deadline, or until the control plane finds that the peer's process has ended or
 // restarted.
 //
 // # Paths
 //
-// A pair of regions takes the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (package
-// backend). A backend has one route for pairs of host memory, and one for pairs with GPU memory
-// at one end or both. A route is a list of transports in the order of core.Transports, and a peer
-// is reached through the first one that works:
+// A pair of regions uses the first backend that can serve it: XGMI, FABRIC, RDMA, TCP (package
+// backend). A backend has one route for pairs of host memory, and one for pairs with GPU memory at
+// one end or both. A route lists transports in the order of core.Transports. A peer is reached
+// through the first one that works:
 //
 // 1. copies by GPUs and shared memory on the same host
 // 2. RDMA devices
 // 3. TCP
 //
-// The first use opens a path through the control plane, which knows what the peer listens on.
+// The first use opens a path through the control plane, which knows where the peer listens.
 // Engine.Describe and Session.Describe return the path, why it was chosen, and why each better one
-// was not. A transport that broke comes last in the order for a while. The engine retries it with
-// exponential back-off and moves new transfers back to it when it works. A path that is not used
-// for five minutes is closed, and the next transfer opens another.
+// was not. A transport that broke moves to the end of the order for a while. The engine retries it
+// with exponential back-off and moves new transfers back to it once it works. The engine closes a
+// path that was not used for five minutes. The next transfer opens a new one.
 //
 // # GPUs
 //
 // Regions know the device that they are on (package region). Segments in GPU memory carry the
-// descriptor of the registration with the path's transport. Request.After holds a transfer back
-// until an event or a stream of a GPU has come so far (after.go). Such a transfer is parked like
-// one that waits for a path, with its place in the order. An engine whose only backend is XGMI
-// listens on no network.
+// descriptor that the path's transport registered. Request.After delays a transfer until a GPU
+// event or stream has reached a point (after.go). Such a transfer is parked, like one that waits
+// for a path, and keeps its place in the order. An engine whose only backend is XGMI listens on no
+// network.
 //
 // # Observation
 //
-// Every transfer is counted by peer, path and operation. The last 4096 are remembered with the
-// times of their stages (meter.Recorder). Engine.Stats and Engine.WriteTrace return both. With
-// MORI_METRICS_PORT an HTTP server shows all engines of the process (process.go). With
-// MORI_TRACE_DIR set, a trace is also written when a transfer misses its deadline. A tag, such as
-// the id of a request, goes with a transfer into all of these and, over the control plane, to the
-// peer.
+// Every transfer is counted by peer, path and operation. The engine keeps the last 4096 transfers
+// with the times of their stages (meter.Recorder). Engine.Stats returns the counters
+// and the slow transfers, Engine.WriteTrace the records. With MORI_METRICS_PORT set, an HTTP server
+// shows all engines of the process (process.go). With MORI_TRACE_DIR set, a trace is also written
+// when a transfer misses its deadline. A tag, such as the id of a request, appears in all of these.
+// The control plane also sends it to the peer.
 //
 // # Ownership
 //
-// Registered memory stays the caller's and must stay mapped until DeregisterMemory returned. A
-// Status is valid as long as the caller holds it, also after its engine was closed. Engine.Close
-// ends everything and waits until no byte of any transfer can land on this side.
+// The caller owns registered memory and must keep it mapped until DeregisterMemory returns. A
+// Status is valid for as long as the caller holds it, even after its engine was closed.
+// Engine.Close ends all transfers and waits until none of them can write to this process any more.
 //
 // # Errors
 //
-// Transfers never fail by a Go error: their Status does, with a text that has peer, path, bytes and
-// cause. Everything else returns an error that wraps one of the Err variables.
+// Transfers do not return Go errors. Their Status fails, with a text that has peer, path, bytes and
+// cause. Every other error wraps one of the Err variables.
 //
 // # Internal packages
 //
 // The public types delegate to the packages of io/internal. docs/design/ARCHITECTURE.md lists them
-// in their order. None of them knows Engine, Session or Status.
+// in dependency order. None of them imports Engine, Session or Status.
 package io

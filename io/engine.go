@@ -33,11 +33,11 @@ import (
 	"mori/io/internal/watch"
 )
 
-// idlePath is how long a path stays open that nobody uses.
+// idlePath is how long an unused path stays open.
 const idlePath = 5 * time.Minute
 
-// descriptorsOfEngine is how many descriptors an engine opens: those of the poller of the runtime
-// and the host's identity.
+// descriptorsOfEngine is the number of file descriptors that an engine opens: the runtime's network
+// poller and the host's identity.
 const descriptorsOfEngine = 4
 
 // EngineConfig is where an engine's control plane listens.
@@ -45,8 +45,9 @@ type EngineConfig struct {
 	Host string // address or name to bind and to advertise; "" binds the loopback address only
 	Port int    // 0 lets the system choose
 
-	// AuthSecret is shared by all engines that may talk to each other; the others are refused.
-	// Empty takes MORI_AUTH_SECRET; if that is empty, too, everybody is let in.
+	// AuthSecret is shared by all engines that may talk to each other. The control plane refuses
+	// all others. If it is empty, MORI_AUTH_SECRET is used; if that is empty too, any engine may
+	// connect.
 	AuthSecret string
 }
 
@@ -57,7 +58,7 @@ type Engine struct {
 	shared   peer.Config // of peers
 	regions  region.Table
 	backends *backend.Table
-	uids     atomic.Uint64 // the next one
+	uids     atomic.Uint64 // the next uid
 	meters   meter.Recorder
 	arrived  *arrivals.Table
 	tags     arrivals.Tags
@@ -66,17 +67,17 @@ type Engine struct {
 	stalls   stall.Traces
 	endings  watch.Endings
 
-	maxPending int64 // transfers to one peer; 0 = no limit
+	maxPending int64 // bounds pending transfers to one peer; 0 = no limit
 
 	closed atomic.Bool
 }
 
-// NewEngine makes an engine. It opens nothing: threads and sockets come with the first backend.
+// NewEngine returns an engine. It starts no thread and opens no socket; the first backend does.
 func NewEngine(key string, cfg EngineConfig) (*Engine, error) {
 	return newEngine(key, cfg, nil)
 }
 
-// newEngine takes the providers to use; nil means those of this build.
+// newEngine uses the given providers; nil means those of this build.
 func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine, error) {
 	if cfg.Port < 0 || cfg.Port > 65535 {
 		return nil, fmt.Errorf("engine %q: port %d, want 0 to 65535: %w", key, cfg.Port, ErrInvalid)
@@ -113,7 +114,7 @@ func newEngine(key string, cfg EngineConfig, registry *fabric.Registry) (*Engine
 	return e, nil
 }
 
-// newSelf makes who an engine is, and what it proves that with.
+// newSelf returns an engine's identity and the keys that prove it.
 func newSelf(key, hostname, secret string) (s control.Self, err error) {
 	s.Key, s.Log = key, logging.For("io").With("engine", key)
 	if s.NodeID, err = core.NodeID(hostname); err != nil {
@@ -138,8 +139,8 @@ func newSelf(key, hostname, secret string) (s control.Self, err error) {
 	return s, nil
 }
 
-// number is the value of an environment variable from 0 to most, or def, with a warning, if that
-// is malformed.
+// number reads an environment variable as a number from 0 to most. If it is malformed, number logs
+// a warning and returns def.
 func number(log *slog.Logger, name string, def, most int) int {
 	n, err := config.Int(name, def, 0, most)
 	if err != nil {
@@ -148,13 +149,13 @@ func number(log *slog.Logger, name string, def, most int) int {
 	return n
 }
 
-// join starts what an engine with a backend needs.
+// join starts what an engine with a backend needs: the clock and the process-wide HTTP server.
 func (e *Engine) join() {
 	e.clock.start(e.tick)
 	process.join(e)
 }
 
-// Desc describes the engine for peers. Its port is real once a backend that listens was created.
+// Desc describes the engine for peers. Its port is valid once a backend that listens exists.
 func (e *Engine) Desc() EngineDesc {
 	d, _ := e.backends.Desc()
 	return d
@@ -163,8 +164,8 @@ func (e *Engine) Desc() EngineDesc {
 // AllocateTransferUID returns 0, 1, 2 ...
 func (e *Engine) AllocateTransferUID() uint64 { return e.uids.Add(1) - 1 }
 
-// CreateBackend opens a family of transports; nil means the default config. A backend that exists
-// already is left alone. Memory and peers registered before are known to it.
+// CreateBackend opens a family of transports; a nil config means the defaults. It does nothing if
+// the backend exists. Memory and peers may be registered before or after.
 func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	if cfg == nil {
 		cfg = DefaultBackendConfig()
@@ -176,8 +177,8 @@ func (e *Engine) CreateBackend(kind BackendType, cfg *BackendConfig) error {
 	return e.backends.Create(kind, cfg)
 }
 
-// RemoveBackend drops a backend and closes its paths; their transfers fail. Unknown ones are
-// ignored.
+// RemoveBackend removes a backend and closes its paths. Their transfers fail. It ignores a backend
+// that does not exist.
 func (e *Engine) RemoveBackend(kind BackendType) error {
 	b := e.backends.Remove(kind)
 	if b == nil {
@@ -191,12 +192,12 @@ func (e *Engine) RemoveBackend(kind BackendType) error {
 	return nil
 }
 
-// RegisterRemoteEngine makes a peer known, without any network traffic. The same descriptor again
-// changes nothing; a new one of the same key replaces the old, whose paths are closed. If it has
-// another incarnation, RegisterRemoteEngine also closes the connections that former incarnations
-// have to us, and refuses their later ones. When it returns, no byte of a former incarnation can
-// land any more; it waits for that for as long as the provider waits for a peer that does not
-// answer (5 s).
+// RegisterRemoteEngine makes a peer known, without any network traffic. Registering the same
+// descriptor again changes nothing. A new descriptor with the same key replaces the old one and
+// closes its paths. If the incarnation differs, RegisterRemoteEngine also closes the connections of
+// former incarnations to this engine and refuses new ones. When it returns, no former incarnation
+// can write to this process. It blocks for that, for as long as the provider waits for a peer that
+// does not answer (5 s).
 func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 	if e.closed.Load() {
 		return fmt.Errorf("register remote engine %q: %w", d.Key, ErrClosed)
@@ -210,8 +211,8 @@ func (e *Engine) RegisterRemoteEngine(d EngineDesc) error {
 }
 
 // replace ends the registration old, which may be nil. It closes the connections of all
-// incarnations of the same engine but keep, and forgets what they have sent; where keep is
-// registered without an incarnation, it leaves both alone.
+// incarnations of the engine except keep, and forgets their arrivals and tags. If keep is
+// registered without an incarnation, replace leaves connections, arrivals and tags alone.
 func (e *Engine) replace(old *peer.Peer, keep identity.ID, reason error) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -232,8 +233,8 @@ func (e *Engine) replace(old *peer.Peer, keep identity.ID, reason error) {
 }
 
 // DeregisterRemoteEngine forgets a peer and what it has sent, and closes the connections in both
-// directions, as RegisterRemoteEngine does. The peer is refused until it is registered again.
-// Unknown peers are ignored.
+// directions, as RegisterRemoteEngine does. The engine refuses the peer until it is registered
+// again. Unknown peers are ignored.
 func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	if old := e.peers.Remove(d.Key); old != nil {
 		e.replace(old, identity.ID{Key: d.Key},
@@ -242,16 +243,16 @@ func (e *Engine) DeregisterRemoteEngine(d EngineDesc) error {
 	return nil
 }
 
-// PopInbound reports whether the transfer uid of the incarnation that is registered under key has
-// arrived here completely. It does not consume.
+// PopInbound reports whether transfer uid has arrived completely, from the incarnation registered
+// under key. Despite its name it does not consume the arrival.
 func (e *Engine) PopInbound(key string, uid uint64) bool {
 	who, ok := e.peers.Registered(key)
 	return ok && e.backends.Notifies() && e.arrived.Has(who, uid)
 }
 
-// InboundTag returns the tag of the transfer uid of the incarnation that is registered under key,
-// if the transfer had one and it has arrived. Asking does not consume. InboundTag remembers the
-// last 16384 tags of each registered engine; all other engines share as many.
+// InboundTag returns the tag of transfer uid, from the incarnation registered under key, if the
+// transfer had one and it has arrived. It does not consume the tag. The engine keeps the last 16384
+// tags of each registered engine, and as many of all other engines together.
 func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	who, ok := e.peers.Registered(key)
 	if !ok {
@@ -260,13 +261,13 @@ func (e *Engine) InboundTag(key string, uid uint64) (tag string, ok bool) {
 	return e.tags.Find(who, uid)
 }
 
-// FD is a descriptor for poll, epoll and event loops that becomes readable when transfers of e end.
-// Reading its 8 bytes makes it not readable until the next one; check statuses after that. It is
-// the engine's, which closes it.
+// FD returns a descriptor for poll, epoll and event loops that becomes readable when transfers of e
+// end. Read its 8 bytes to reset it, then check the statuses. The engine owns the descriptor and
+// closes it.
 func (e *Engine) FD() (int, error) { return e.endings.FD() }
 
-// Close ends every transfer with an error, closes all paths and listeners, and returns all memory.
-// When it returns nobody touches registered memory any more. Further calls do nothing.
+// Close fails every pending transfer, closes all paths and listeners, and revokes all regions. When
+// it returns, nothing accesses registered memory any more. Further calls do nothing.
 func (e *Engine) Close() error {
 	if e.closed.Swap(true) {
 		return nil
@@ -285,8 +286,8 @@ func (e *Engine) Close() error {
 	return errors.Join(all, e.endings.Close())
 }
 
-// tick is what the clock does: peers look after their transfers and paths, and notifications that
-// nobody asked for are booked.
+// tick runs on each clock period: peers check their transfers and paths, and the engine records
+// notifications that nobody has asked for.
 func (e *Engine) tick() {
 	e.arrived.Drain()
 	e.meters.Sample(time.Since(e.meters.Born))

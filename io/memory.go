@@ -15,11 +15,11 @@ import (
 const deregisterWait = 5 * time.Second
 
 // RegisterMemory gives every holder of the descriptor access to size bytes at addr. It does not
-// touch the memory, which stays the caller's and must stay mapped until DeregisterMemory returns.
-// Host memory that this process may not read and write is refused; the error names its first bad
-// page. GPU memory is checked with the driver: it must be of the device with this ordinal, or of
-// any if that is negative, and lie within one allocation. If the location is unknown, the driver is
-// asked for it.
+// touch the memory. The caller owns it and must keep it mapped until DeregisterMemory returns. Host
+// memory must be readable and writable by this process; otherwise the error names the first bad
+// page. GPU memory is checked with the driver. It must lie within one allocation, on the device
+// with this ordinal, or on any device if ordinal is negative. If the location is unknown,
+// RegisterMemory asks the driver.
 func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocation) (MemoryDesc, error) {
 	if e.closed.Load() {
 		return NewMemoryDesc(), fmt.Errorf("register memory: %w", ErrClosed)
@@ -39,9 +39,9 @@ func (e *Engine) RegisterMemory(addr, size uint64, ordinal int, loc MemoryLocati
 	return *r.Desc(), nil
 }
 
-// DeregisterMemory takes a region back. It waits for transfers that use it on this side, for as
-// long as their deadline allows but at most deregisterWait, and then closes their paths; when it
-// returns nobody touches the memory any more. Unknown or foreign descriptors are ignored.
+// DeregisterMemory revokes a region. It waits for transfers that use it on this side until their
+// deadline, at most deregisterWait, and then closes their paths. When it returns, nothing accesses
+// the memory any more. Unknown or foreign descriptors are ignored.
 func (e *Engine) DeregisterMemory(d MemoryDesc) error {
 	r := e.regions.Of(d, e.self.Key)
 	if r == nil || !e.regions.Remove(r.Desc().ID) {

@@ -13,12 +13,12 @@ import (
 	"mori/io/internal/stall"
 )
 
-// process is what all engines of this process share: the HTTP server that shows them, if
-// MORI_METRICS_PORT is set, and the limit on traces of stalls.
+// process is shared by all engines of this process: the HTTP server that shows them, if
+// MORI_METRICS_PORT is set, and the limit on traces of stalled transfers.
 var process observatory
 
-// An observatory shows engines over HTTP from the first one's backend on until the last one is
-// closed.
+// An observatory shows engines over HTTP, from the first engine's first backend until the last
+// engine closes.
 type observatory struct {
 	mu      sync.Mutex
 	engines []*Engine
@@ -27,7 +27,7 @@ type observatory struct {
 	stalls stall.Limit
 }
 
-// join adds e, once. A server that can't be is a warning: transfers work without it.
+// join adds e, once. If the server cannot start, join logs a warning: transfers work without it.
 func (o *observatory) join(e *Engine) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +58,7 @@ func (o *observatory) open(log *slog.Logger) *page.Server {
 	return s
 }
 
-// leave takes e away and closes the server after the last one.
+// leave removes e and closes the server after the last engine.
 func (o *observatory) leave(e *Engine) {
 	o.mu.Lock()
 	o.engines = slices.DeleteFunc(o.engines, func(x *Engine) bool { return x == e })
@@ -78,7 +78,7 @@ func (o *observatory) all() []*Engine {
 	return slices.Clone(o.engines)
 }
 
-// Stats are those of all engines.
+// Stats returns the statistics of all engines.
 func (o *observatory) Stats() []Stats {
 	out := []Stats{}
 	for _, e := range o.all() {
@@ -87,5 +87,5 @@ func (o *observatory) Stats() []Stats {
 	return out
 }
 
-// WriteTrace is that of all engines in one.
+// WriteTrace writes one trace of all engines.
 func (o *observatory) WriteTrace(w io.Writer) error { return writeTrace(w, o.all()...) }

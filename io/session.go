@@ -21,12 +21,12 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// MaxTag is the length of a transfer's tag, in bytes.
+// MaxTag is the maximum length of a transfer's tag, in bytes.
 const MaxTag = message.MaxTag
 
-// CreateSession prepares transfers between a local and a remote region. A nil session without error
-// means that no backend can serve the pair; the log says why. It connects to the peer, and an error
-// says what stood in the way.
+// CreateSession prepares transfers between a local and a remote region. It returns nil without an
+// error if no backend can serve the pair, and logs why. It connects to the peer, and returns an
+// error if that fails.
 func (e *Engine) CreateSession(local, remote MemoryDesc) (*Session, error) {
 	s, why := e.newSession(local, remote)
 	if errors.Is(why, backend.ErrNone) {
@@ -69,8 +69,8 @@ func (e *Engine) newSession(local, remote MemoryDesc) (*Session, error) {
 	return s, nil
 }
 
-// peerOf returns a registered peer, and what the choice of a backend depends on; nil if there is
-// none. The engine itself is registered at its first use.
+// peerOf returns a registered peer and its properties for the choice of a backend, nil if the peer
+// is unknown. It registers the engine itself at first use.
 func (e *Engine) peerOf(key string) (*peer.Peer, *backend.Peer) {
 	if d, listens := e.backends.Desc(); listens && key == e.self.Key {
 		e.peers.PutFirst(key, func() *peer.Peer { return peer.New(&e.shared, d) })
@@ -82,8 +82,8 @@ func (e *Engine) peerOf(key string) (*peer.Peer, *backend.Peer) {
 	return p, &backend.Peer{Port: p.Desc.Port, SameNode: p.SameNode()}
 }
 
-// SessionFor is CreateSession for transfers without a session of their own. When no backend can
-// serve the pair it returns nil and the status that each such transfer gets.
+// SessionFor is CreateSession for transfers without a session of their own. If no backend can serve
+// the pair, it returns a nil session and the status for each such transfer.
 func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error) {
 	s, err := e.newSession(local, remote)
 	if errors.Is(err, backend.ErrNone) {
@@ -101,8 +101,8 @@ func (e *Engine) SessionFor(local, remote MemoryDesc) (*Session, *Status, error)
 	return s, nil, err
 }
 
-// A Session moves bytes between one local and one remote region. Safe for concurrent use; it needs
-// no closing.
+// A Session moves bytes between one local and one remote region. It is safe for concurrent use and
+// needs no closing.
 type Session struct {
 	pair    transfer.Pair
 	engine  *Engine
@@ -116,32 +116,33 @@ type Session struct {
 	mu   serial.Mutex // held while a plan is made
 }
 
-// A plan is what a session has worked out for the present path.
+// A plan holds what a session has computed for the present path.
 type plan struct {
 	path *path.Path
 	to   batch.Target
 }
 
-// A Request is one transfer: entries that are copied between the two regions of a Session as a
-// whole, with one Status. Submit keeps none of its slices.
+// A Request is one transfer with one Status: entries copied between the two regions of a Session.
+// Submit keeps none of its slices.
 type Request struct {
-	Write         bool     // from local to remote; else the other way
-	Local, Remote []uint64 // offsets of the entries in bytes, one of each for an entry
-	Sizes         []uint64 // of the entries in bytes
-	BlockSize     uint64   // if not 0, the size of every entry: Sizes is not used then
+	Write         bool     // from local to remote if set, else from remote to local
+	Local, Remote []uint64 // offsets in bytes, one of each per entry
+	Sizes         []uint64 // bytes of each entry
+	BlockSize     uint64   // if not 0, the size of every entry; Sizes is ignored
 	UID           uint64
 
-	// Tag, up to MaxTag bytes of UTF-8, names the transfer in messages, statistics and traces, and
-	// at the peer (Engine.InboundTag), where it may arrive after the bytes. Empty is none.
+	// Tag names the transfer in messages, statistics and traces, and at the peer
+	// (Engine.InboundTag), where it may arrive after the bytes. It has up to MaxTag bytes of UTF-8;
+	// empty means no tag.
 	Tag string
 
-	// After holds the transfer back until a GPU has got so far. The caller does not wait for that,
-	// the deadline counts from Submit, and the transfer keeps its place in the order of successes.
-	// If the GPU reports an error, the transfer fails with it.
+	// After delays the transfer until a GPU has reached a point. Submit does not block for it. The
+	// deadline counts from Submit, and the transfer keeps its place in the order of successes. If
+	// the GPU reports an error, the transfer fails with that error.
 	After After
 
-	// Deadline is when the transfer fails if it has not ended, counted from Submit. 0 is the
-	// session's, NoDeadline is none.
+	// Deadline is the time limit, counted from Submit. 0 means the session's limit, NoDeadline
+	// none.
 	Deadline time.Duration
 }
 
@@ -158,8 +159,8 @@ func (s *Session) Write(lo, ro, sz []uint64, uid uint64) *Status {
 	return s.Submit(&Request{Write: true, Local: lo, Remote: ro, Sizes: sz, UID: uid})
 }
 
-// Ready reports whether a submission would start at once: without a connection to be made first,
-// and without a wait for pending transfers to end.
+// Ready reports whether a submission would start immediately, without connecting first and without
+// waiting for pending transfers to end.
 func (s *Session) Ready() bool {
 	return s.connected() && s.pair.Pending.Order.HasRoom(s.engine.maxPending)
 }
@@ -177,15 +178,15 @@ func (s *Session) Alive() bool {
 		s.engine.peers.Get(s.remote.EngineKey) == s.peer
 }
 
-// AllocateTransferUID is the engine's.
+// AllocateTransferUID calls Engine.AllocateTransferUID.
 func (s *Session) AllocateTransferUID() uint64 { return s.engine.AllocateTransferUID() }
 
-// Submit starts a transfer. Its errors are the Status's: nothing was copied if the request is
-// invalid. The first call waits for a connection. A later one waits only while too many transfers
-// to the peer are pending (MORI_IO_MAX_PENDING), up to the transfer's deadline or 30 s, and then
-// fails with ErrBadState. While a path is broken, transfers begin when there is another. Others may
-// write to the slices of a Request with a BlockSize meanwhile: each offset is read once, before
-// Submit returns.
+// Submit starts a transfer and reports its errors through the Status. If the request is invalid,
+// nothing is copied. The first call blocks while it connects. A later call blocks only while too
+// many transfers to the peer are pending (MORI_IO_MAX_PENDING). After the transfer's deadline, or
+// 30 s, it fails with ErrBadState. While a path is broken, transfers wait for a new one. If
+// BlockSize is set, others may write to the slices of the Request during Submit: it reads each
+// offset once.
 func (s *Session) Submit(r *Request) *Status {
 	kind := fabric.OpRead
 	if r.Write {
@@ -225,7 +226,7 @@ func (s *Session) Submit(r *Request) *Status {
 	b.Build(kind, &p.to, total, &e)
 	t := s.pair.Submit(p.path.Ledger(), &transfer.Params{Kind: kind, UID: r.UID, Tag: r.Tag, Start: start,
 		Limit: limit, Entries: len(e.Local), Total: total, Batch: b, To: &p.to})
-	st := t.Status // t may end and be forgotten from here on
+	st := t.Status // t may end and be reused from here on
 	if r.Tag != "" {
 		s.peer.Tags.Add(message.Tag{UID: r.UID, Text: r.Tag, Region: s.remote.Key()})
 	}
@@ -233,7 +234,7 @@ func (s *Session) Submit(r *Request) *Status {
 	case g != nil:
 		s.peer.Hold(g, t)
 	case broken:
-		s.peer.Replay(p.path, []*transfer.Transfer{t}) // it waits for a path, not its caller
+		s.peer.Replay(p.path, []*transfer.Transfer{t}) // waits for a path, without blocking the caller
 	default:
 		p.path.Start(t)
 	}
@@ -251,7 +252,7 @@ func (s *Session) limitOf(r *Request) time.Duration {
 	return s.limit
 }
 
-// mostRoomWait bounds the wait of a submission for room.
+// mostRoomWait limits how long a submission waits while too many transfers are pending.
 const mostRoomWait = 30 * time.Second
 
 // roomWait returns how long a submission may wait while too many transfers are pending.
@@ -262,7 +263,7 @@ func roomWait(limit time.Duration) time.Duration {
 	return mostRoomWait
 }
 
-// gate makes what the transfer waits for, if anything, and enters the local region.
+// gate returns the gate that the transfer waits for, nil if none, and enters the local region.
 func (s *Session) gate(after After) (g *gate.Gate, err error) {
 	if after != (After{}) {
 		if g, err = s.engine.gates.Arm(after); err != nil {
@@ -279,14 +280,14 @@ func (s *Session) gate(after After) (g *gate.Gate, err error) {
 	return nil, err
 }
 
-// broken returns the plan for a path that has ended, if that is what the session has.
+// broken returns the session's plan if its path has ended.
 func (s *Session) broken() (*plan, bool) {
 	p := s.plan.Load()
 	return p, p != nil && p.path.Err() != nil && !s.route.Backend.Removed()
 }
 
-// WithDeadline is a session between the same regions whose transfers have another deadline; 0 =
-// none. The two share everything else.
+// WithDeadline returns a session between the same regions with another deadline for its transfers;
+// 0 = none. The two sessions share everything else.
 func (s *Session) WithDeadline(limit time.Duration) *Session {
 	d := &Session{engine: s.engine, peer: s.peer, route: s.route, skipped: s.skipped, remote: s.remote,
 		limit: limit, pair: s.pair}
@@ -295,14 +296,14 @@ func (s *Session) WithDeadline(limit time.Duration) *Session {
 	return d
 }
 
-// refused is the status of a transfer that was not started.
+// refused returns the status of a transfer that was not started.
 func (s *Session) refused(err error) *Status {
 	s.engine.self.Log.Error("transfer refused", "peer", s.remote.EngineKey, "reason", err)
 	s.engine.meters.Refused.Add(1)
 	return transfer.NewFailed(transfer.Outcome(err, err.Error(), s.pair.GPUs))
 }
 
-// ready returns the plan for an open path, making one if need be.
+// ready returns the plan for an open path, and opens a path if there is none.
 func (s *Session) ready() (*plan, error) {
 	if s.connected() {
 		return s.plan.Load(), nil
@@ -312,7 +313,7 @@ func (s *Session) ready() (*plan, error) {
 	return s.readyWithin(ctx)
 }
 
-// readyWithin is ready, as long as ctx allows.
+// readyWithin is ready, bounded by ctx.
 func (s *Session) readyWithin(ctx context.Context) (*plan, error) {
 	if s.connected() {
 		return s.plan.Load(), nil
@@ -358,7 +359,7 @@ func (s *Session) makePlan(p *path.Path) (*plan, error) {
 	return &plan{path: p, to: to}, nil
 }
 
-// Resume starts a parked transfer on the present path: the transfer.Resumer of the pair.
+// Resume starts a parked transfer on the present path. It implements transfer.Resumer.
 func (s *Session) Resume(t *transfer.Transfer) error {
 	p, err := s.ready()
 	if err != nil {
@@ -375,6 +376,6 @@ func (s *Session) Resume(t *transfer.Transfer) error {
 	return nil
 }
 
-// Cancel is Status.Cancel for all transfers of the session with this uid. Unknown ones are no
-// error.
+// Cancel is Status.Cancel for all transfers of the session with this uid. It returns nil if there
+// are none.
 func (s *Session) Cancel(ctx context.Context, uid uint64) error { return s.pair.Cancel(ctx, uid) }

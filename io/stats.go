@@ -12,7 +12,7 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// What Engine.Stats returns.
+// Types that Engine.Stats returns.
 type (
 	Stats        = meter.EngineStats
 	PeerStats    = meter.PeerStats
@@ -23,13 +23,13 @@ type (
 )
 
 const (
-	slowListed  = 16          // transfers in a list of slow ones
-	slowFrom    = time.Second // a transfer in flight for so long is slow
-	openScanned = 256         // transfers to one peer that are looked at for that
-	openTraced  = 1024        // transfers to one peer that are in a trace although they go on
+	slowListed  = 16          // maximum length of a list of slow transfers
+	slowFrom    = time.Second // a pending transfer is slow from this age on
+	openScanned = 256         // pending transfers per peer that Stats searches for slow ones
+	openTraced  = 1024        // pending transfers per peer that a trace includes
 )
 
-// info is a record in public words.
+// info converts a record to its public form.
 func info(r *meter.Record) TransferInfo {
 	kind := "write"
 	if r.Read {
@@ -45,7 +45,8 @@ func micros(d time.Duration) float64 { return float64(d) / 1e3 }
 
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
-// Stats returns what the engine's transfers did and do. It stays readable after Close.
+// Stats returns counters of the engine's transfers and lists slow and pending ones. It works after
+// Close.
 func (e *Engine) Stats() Stats {
 	now := time.Now()
 	out := Stats{Key: e.self.Key, TimeS: seconds(now), UptimeS: now.Sub(e.meters.Born).Seconds(),
@@ -69,7 +70,7 @@ func (e *Engine) Stats() Stats {
 	return out
 }
 
-// withPeer adds what is known of a registered peer to its statistics.
+// withPeer adds the state of a registered peer to its statistics.
 func withPeer(all []PeerStats, known peer.Info) []PeerStats {
 	at := -1
 	for i := range all {
@@ -92,8 +93,8 @@ func withPeer(all []PeerStats, known peer.Info) []PeerStats {
 	return all
 }
 
-// stuck are those of the open transfers that are in flight for too long, the oldest first. stages
-// says where each open one stands.
+// stuck returns the open transfers that have been pending for too long, oldest first. stages has
+// the stage of each open transfer.
 func stuck(open []meter.Record, stages []string) []TransferInfo {
 	out := []TransferInfo{}
 	for k := range open {

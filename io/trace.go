@@ -12,9 +12,9 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// WriteTrace writes the last 4096 transfers, and those in flight, as trace-event JSON, which
-// Perfetto and Chrome's about:tracing load: one track for each peer and path, more where transfers
-// overlap.
+// WriteTrace writes the last 4096 transfers, and the pending ones, as trace-event JSON, which
+// Perfetto and Chrome's about:tracing load. Each peer and path has one track, or more where
+// transfers overlap.
 func (e *Engine) WriteTrace(w io.Writer) error { return writeTrace(w, e) }
 
 func writeTrace(w io.Writer, engines ...*Engine) error {

@@ -10,7 +10,7 @@ import (
 	"mori/io/internal/watch"
 )
 
-// The causes that callers branch on.
+// The errors that callers branch on.
 var (
 	ErrClosed      = errs.ErrClosed
 	ErrInvalid     = errs.ErrInvalid
@@ -22,9 +22,10 @@ var (
 	ErrGPU         = errs.ErrGPU
 )
 
-// What peers exchange by other means. See package descriptor for the fields and the packed form.
+// Descriptors that peers exchange out of band. See package descriptor for the fields and the packed
+// form.
 type (
-	EngineDesc     = descriptor.Engine   // who an engine is and where its control plane listens
+	EngineDesc     = descriptor.Engine   // identity of an engine and address of its control plane
 	MemoryDesc     = descriptor.Memory   // a region, and the right to access it
 	MemoryLocation = descriptor.Location // where a region lies
 )
@@ -66,7 +67,7 @@ type BackendConfig = backend.Config
 // DefaultBackendConfig returns the documented defaults.
 func DefaultBackendConfig() *BackendConfig { return backend.DefaultConfig() }
 
-// PollCqMode says how a NIC's completions are awaited.
+// PollCqMode selects how mori waits for a NIC's completions.
 type PollCqMode = backend.PollCqMode
 
 // The modes.

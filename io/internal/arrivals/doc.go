@@ -2,10 +2,10 @@
 
 // Package arrivals remembers what peers have sent to this engine.
 //
-//   - Table has the transfers that have arrived, by peer. One peer's are a Log.
+//   - Table has the transfers that have arrived, by peer. A Log has those of one peer.
 //   - Tags has the tags that peers sent with their transfers.
-//   - A Source is a connection that has notifications of arrivals to book.
+//   - A Source is a connection with notifications of arrivals that are not yet recorded.
 //
-// Questions do not consume. Memory is bounded, whatever peers send: the oldest is forgotten first,
-// and a peer that is registered here is not pushed out by strangers.
+// Queries do not consume. Memory is bounded, whatever peers send: the oldest entries are evicted
+// first, and unregistered peers cannot evict a registered one.
 package arrivals

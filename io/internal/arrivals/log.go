@@ -4,28 +4,28 @@ package arrivals
 
 import "sync"
 
-// maxWords bounds the memory of a Log to about 4 MiB. With consecutive uids that is the last 4
+// maxWords limits the memory of a Log to about 4 MiB. With consecutive uids that covers the last 4
 // million transfers.
 const maxWords = 1 << 16
 
 // A Source is a connection over which transfers arrive. It is comparable.
 type Source interface {
-	// Drain books the arrivals that wait in the connection.
+	// Drain records the arrivals that wait in the connection.
 	Drain()
 }
 
-// A Log remembers which transfers of one incarnation of a remote engine have arrived. Uids are
-// mostly consecutive, so they are kept as 64-bit words of a bitmap. A Log with more than maxWords
-// words forgets the oldest.
+// A Log records which transfers of one incarnation of a remote engine have arrived. Uids are mostly
+// consecutive, so they are kept as 64-bit words of a bitmap. Beyond maxWords words, a Log evicts
+// the oldest.
 type Log struct {
 	mu      sync.Mutex
 	words   map[uint64]uint64
 	age     []uint64 // word numbers in order of first use, a ring once full
-	next    int      // where the oldest is in a full ring
+	next    int      // index of the oldest in a full ring
 	sources map[Source]struct{}
 }
 
-// Add books the arrival of a transfer.
+// Add records the arrival of a transfer.
 func (l *Log) Add(uid uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -50,14 +50,14 @@ func (l *Log) remember(w uint64) {
 	l.next = (l.next + 1) % maxWords
 }
 
-// booked reports whether the arrival of a transfer was booked.
+// booked reports whether the arrival of a transfer was recorded.
 func (l *Log) booked(uid uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.words[uid>>6]&(1<<(uid&63)) != 0
 }
 
-// Watch has questions about l drain s first, until Unwatch.
+// Watch adds s to the sources that l drains before it answers queries.
 func (l *Log) Watch(s Source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *Log) Watch(s Source) {
 	l.sources[s] = struct{}{}
 }
 
-// Unwatch ends Watch.
+// Unwatch removes s from the sources.
 func (l *Log) Unwatch(s Source) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Log) watched() bool {
 	return len(l.sources) > 0
 }
 
-// drain books what waits in the sources of l.
+// drain records what waits in the sources of l.
 func (l *Log) drain() {
 	l.mu.Lock()
 	all := make([]Source, 0, len(l.sources))

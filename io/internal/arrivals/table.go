@@ -8,7 +8,7 @@ import (
 	"mori/io/internal/identity"
 )
 
-// maxLogs bounds how many incarnations a Table remembers.
+// maxLogs limits how many incarnations a Table remembers.
 const maxLogs = 1 << 14
 
 // A Table has the arrivals of all remote engines.
@@ -19,13 +19,13 @@ type Table struct {
 	all map[identity.ID]*Log
 }
 
-// NewTable returns an empty table. It keeps the arrivals of engines that are registered.
+// NewTable returns an empty table. It never evicts the Log of an engine that is registered.
 func NewTable(registered func(identity.ID) bool) *Table {
 	return &Table{registered: registered, all: map[identity.ID]*Log{}}
 }
 
-// Of returns the arrivals of who, which are empty if who is unknown. When there are too many, Of
-// forgets those of an engine that has no connection and is not registered here.
+// Of returns the Log of who, empty if who is unknown. If the table is full, Of evicts the Log of an
+// engine that has no connection and is not registered here.
 func (t *Table) Of(who identity.ID) *Log {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -56,8 +56,8 @@ func (t *Table) Forget(gone func(identity.ID) bool) {
 	}
 }
 
-// Has reports whether a transfer has arrived. It drains the connections of who if the arrival is
-// not booked yet.
+// Has reports whether a transfer has arrived. If the arrival is not recorded yet, Has drains the
+// connections of who.
 func (t *Table) Has(who identity.ID, uid uint64) bool {
 	t.mu.Lock()
 	l := t.all[who]
@@ -72,7 +72,7 @@ func (t *Table) Has(who identity.ID, uid uint64) bool {
 	return l.booked(uid)
 }
 
-// Drain books all arrivals, so that no queue of a connection stays full.
+// Drain records all arrivals, so that no queue of a connection stays full.
 func (t *Table) Drain() {
 	t.mu.Lock()
 	all := make([]*Log, 0, len(t.all))

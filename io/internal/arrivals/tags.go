@@ -14,20 +14,21 @@ const (
 	maxTagKey = 256   // longest key of an engine that is not registered here
 )
 
-// Tags remembers the tags that peers sent with their transfers. An incarnation that is registered
-// here has a table of its own. All others share one, so that the number of registered engines
-// bounds the memory. The zero value is ready.
+// Tags remembers the tags that peers sent with their transfers. Each registered incarnation has its
+// own table. All others share one, so the number of registered engines bounds the memory. The zero
+// value is ready.
 type Tags struct {
 	mu     sync.Mutex
 	peers  map[identity.ID]*tagTable // of registered engines
 	others tagTable
 }
 
-// A tagTable keeps the last maxTags tags. The same transfer again changes its tag and not its age.
+// A tagTable keeps the last maxTags tags. A new tag for the same transfer replaces the old one and
+// keeps its age.
 type tagTable struct {
 	tags map[tagKey]string
 	age  []tagKey // in order of arrival, a ring once full
-	next int      // where the oldest is in a full ring
+	next int      // index of the oldest in a full ring
 }
 
 type tagKey struct {
@@ -51,8 +52,8 @@ func (t *tagTable) add(k tagKey, tag string) {
 	t.tags[k] = tag
 }
 
-// Add remembers what who has sent. An engine that is not registered here shares its table, and is
-// ignored if its key is longer than maxTagKey.
+// Add remembers the tags that who has sent. Unregistered engines share one table. Add ignores an
+// unregistered engine whose key is longer than maxTagKey.
 func (g *Tags) Add(who identity.ID, registered bool, all []message.Tag) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -103,7 +104,7 @@ func (g *Tags) Forget(gone func(identity.ID) bool) {
 // drop removes the tags of every ID for which gone is true.
 func (t *tagTable) drop(gone func(identity.ID) bool) {
 	if len(t.age) < maxTags {
-		t.next = 0 // the ring is not full: the oldest is the first
+		t.next = 0 // the ring is not full, so the oldest comes first
 	}
 	left := make([]tagKey, 0, len(t.age))
 	for i := range t.age {

@@ -8,20 +8,20 @@ import (
 	"mori/io/internal/transport"
 )
 
-// A Backend is a family of transports that the user has asked for.
+// A Backend is a family of transports that the user has created.
 type Backend struct {
 	Kind    Kind
 	Config  *Config
-	host    *Route   // for pairs of host memory; nil: it does not serve them
-	gpu     *Route   // for pairs with GPU memory at one end or both; host, if both have the same transports
-	notes   []string // what is missing and why
+	host    *Route   // for pairs of host memory; nil if the backend does not serve them
+	gpu     *Route   // for pairs with GPU memory at one end or both; equal to host if the transports are the same
+	notes   []string // missing transports, with reasons
 	removed atomic.Bool
 }
 
-// Removed reports whether the backend was taken out of its table.
+// Removed reports whether the backend was removed from its table.
 func (b *Backend) Removed() bool { return b.removed.Load() }
 
-// Routes are those of b, each once.
+// Routes returns the routes of b, each once.
 func (b *Backend) Routes() []*Route {
 	switch {
 	case b.host == nil:
@@ -32,13 +32,13 @@ func (b *Backend) Routes() []*Route {
 	return []*Route{b.host, b.gpu}
 }
 
-// A Route is the transports of a backend for one kind of pair, in order of preference. Each path
-// belongs to one: pairs of host memory and pairs with GPU memory have their own connections, which
-// fail and heal apart.
+// A Route lists the transports of a backend for one kind of pair, in order of preference. Each path
+// belongs to one route. Pairs of host memory and pairs with GPU memory use separate connections,
+// which fail and recover independently.
 type Route struct {
 	Backend    *Backend
 	Transports []*transport.Transport
-	Notes      []string // what better ones are missing and why
+	Notes      []string // missing better transports, with reasons
 
 	gpu bool
 }
@@ -53,7 +53,7 @@ func (r *Route) names() []string {
 	return out
 }
 
-// Memory says for which pairs the route is.
+// Memory names the kind of pairs that the route serves.
 func (r *Route) Memory() string {
 	switch {
 	case r.Backend.host == r.Backend.gpu:

@@ -12,18 +12,18 @@ import (
 	"mori/io/internal/region"
 )
 
-// ErrNone is the reason when no backend can serve a pair of regions.
+// ErrNone means that no backend can serve a pair of regions.
 var ErrNone = fmt.Errorf("no backend can serve this pair: %w", errs.ErrBadState)
 
-// A Peer is what the choice of a backend depends on, of the engine at the other end.
+// A Peer holds the properties of the remote engine that the choice of a backend depends on.
 type Peer struct {
 	Port     int
 	SameNode bool
 }
 
-// Choose returns the route of a pair of regions: of XGMI, FABRIC, RDMA, TCP the first backend that
-// can serve it, and why each earlier one can't. p is nil if the remote engine is not registered. If
-// there is none, the error wraps ErrNone.
+// Choose returns the route of a pair of regions. It is that of the first backend in preference that
+// can serve the pair. skipped has the reason why each earlier backend cannot. p is nil if the
+// remote engine is not registered. If no backend can serve the pair, the error wraps ErrNone.
 func (t *Table) Choose(local *region.Region, remote *descriptor.Memory, p *Peer) (r *Route,
 	skipped []string, err error) {
 	t.mu.Lock()
@@ -62,8 +62,8 @@ func (t *Table) Choose(local *region.Region, remote *descriptor.Memory, p *Peer)
 		local.Desc().ID, here, remote.ID, remote.EngineKey, skipped, ErrNone)
 }
 
-// beyondXGMI says why a pair is not two GPUs' memory on this host that reach each other, "" if it
-// is.
+// beyondXGMI returns why XGMI cannot serve a pair, "" if it can: both regions must be memory of
+// GPUs on this host that reach each other.
 func beyondXGMI(local *region.Region, remote *descriptor.Memory, p *Peer) string {
 	switch {
 	case local.Desc().Loc != descriptor.LocGPU || remote.Loc != descriptor.LocGPU:

@@ -34,7 +34,7 @@ type Config struct {
 	MaxMsgSGE           int        `json:"max_msg_sge"`
 	NumStreams          int        `json:"num_streams"` // XGMI and FABRIC
 	NumEvents           int        `json:"num_events"`  // XGMI and FABRIC
-	DeadlineMS          int        `json:"deadline_ms"` // of a transfer; 0 = none
+	DeadlineMS          int        `json:"deadline_ms"` // limit of a transfer; 0 = none
 	controlTimeoutMilli int
 	nics                nicEnv
 }
@@ -91,15 +91,15 @@ func (c *Config) FromEnv(log *slog.Logger) *Config {
 
 var effectless sync.Once
 
-// ControlTimeout limits one exchange of the control plane; 0 is no limit.
+// ControlTimeout returns the time limit of one control-plane exchange; 0 is no limit.
 func (c *Config) ControlTimeout() time.Duration {
 	return time.Duration(c.controlTimeoutMilli) * time.Millisecond
 }
 
-// Deadline is when transfers fail, counted from their submission; 0 is never.
+// Deadline returns the time limit of a transfer, counted from its submission; 0 is none.
 func (c *Config) Deadline() time.Duration { return time.Duration(c.DeadlineMS) * time.Millisecond }
 
-// reportEffectless says once in a process which numbers of c change nothing.
+// reportEffectless warns once per process about settings of c that have no effect.
 func (c *Config) reportEffectless(log *slog.Logger) {
 	var names []string
 	if c.NumWorkerThreads > 0 {
@@ -116,8 +116,8 @@ func (c *Config) reportEffectless(log *slog.Logger) {
 	}
 }
 
-// forXGMI is a copy of c for copies between GPUs of one host, of which nobody is notified and which
-// are not cut for a network.
+// forXGMI returns a copy of c for copies between GPUs of one host. These send no notifications and
+// are not split into chunks for a network.
 func (c *Config) forXGMI() *Config {
 	out := *c
 	out.EnableNotification, out.EnableChunking = false, false
@@ -136,7 +136,7 @@ func pollMode(text string, def PollCqMode) (PollCqMode, error) {
 	return def, fmt.Errorf("%s=%s: want 0, polling, 1 or event", config.IOPollCqMode, strconv.Quote(text))
 }
 
-// Validate refuses what no backend can honour.
+// Validate returns an error for settings that no backend supports.
 func (c *Config) Validate() error {
 	for _, r := range []struct {
 		bad  bool
@@ -158,15 +158,15 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// nicEnv is what only the environment says of RDMA devices.
+// nicEnv has the settings of RDMA devices that only the environment can set.
 type nicEnv struct {
 	sl, tc   int // -1: not set
-	inline   int // 0: the provider's; -1: none
-	recvs    int // 0: notif_per_qp
+	inline   int // 0: the provider's default; -1: none
+	recvs    int // 0: use notif_per_qp
 	noEvents bool
 }
 
-// read takes the present values. It passes malformed ones to warn, and ignores them.
+// read reads the present values. It passes malformed ones to warn and ignores them.
 func (n *nicEnv) read(warn func(error)) {
 	for _, v := range []struct {
 		name        string
@@ -197,7 +197,7 @@ func (n *nicEnv) read(warn func(error)) {
 	n.noEvents = !events
 }
 
-// nicUse is how a backend with this config uses RDMA devices.
+// nicUse returns how a backend with this config uses RDMA devices.
 func (c *Config) nicUse() core.NICUse {
 	use := core.AnyNIC()
 	use.NICs, use.QPs, use.Polling = c.NumNICsPerTransfer, c.QPPerTransfer, c.PollCqMode == PollPolling
@@ -214,8 +214,8 @@ func (c *Config) nicUse() core.NICUse {
 	return use
 }
 
-// OpBytes is where transfers over t are cut: at the user's chunk size if chunking is on, else where
-// the provider is fastest.
+// OpBytes returns the size in bytes at which transfers over t are split. That is the user's chunk
+// size if chunking is on, else the size at which the provider is fastest.
 func (c *Config) OpBytes(t *transport.Transport) uint64 {
 	if c.EnableChunking {
 		return uint64(c.ChunkBytes)

@@ -18,7 +18,7 @@ const (
 
 var kindText = [...]string{"Unknown", "XGMI", "RDMA", "TCP", "FABRIC"}
 
-// String is the public name.
+// String returns the public name.
 func (k Kind) String() string {
 	if k >= 0 && int(k) < len(kindText) {
 		return kindText[k]
@@ -26,7 +26,8 @@ func (k Kind) String() string {
 	return fmt.Sprintf("BackendType(%d)", int(k))
 }
 
-// PollCqMode says how a NIC's completions are awaited. Transports in software always park.
+// PollCqMode selects how mori waits for a NIC's completions. Software transports ignore it and
+// park.
 type PollCqMode int
 
 // The modes.

@@ -25,7 +25,7 @@ import (
 	"mori/io/internal/transport"
 )
 
-// TableConfig is what backends need of their engine.
+// TableConfig holds what backends need from their engine.
 type TableConfig struct {
 	Self     *control.Self
 	Answers  control.Host // of the control server
@@ -36,19 +36,19 @@ type TableConfig struct {
 	Regions  *region.Table
 	Arrivals *arrivals.Table
 	Packed   *atomic.Uint64 // counts payloads that were sent compressed
-	Created  func()         // is called for each backend, before the table can close
+	Created  func()         // runs after each backend is created, before the table can close
 }
 
-// A Table has the backends of an engine and what they share: transports and the control server. A
-// backend is created whole or not at all. Safe for concurrent use.
+// A Table has the backends of an engine and their shared state: transports and the control server.
+// A backend is created completely or not at all. Safe for concurrent use.
 type Table struct {
 	config TableConfig
-	rdma   atomic.Pointer[Config] // of the RDMA backend that was created last
+	rdma   atomic.Pointer[Config] // config of the RDMA backend that was created last
 
 	mu         sync.Mutex
 	closed     bool
 	port       int
-	control    *control.Server // nil: no backend has needed it
+	control    *control.Server // nil until a backend needs it
 	byKind     map[Kind]*Backend
 	transports transports
 	discarded  []func() error // close what failed backends had opened; called without mu
@@ -61,8 +61,7 @@ func NewTable(c TableConfig) *Table {
 	return t
 }
 
-// Create opens a backend. A backend that exists already is left alone. It fails if the table is
-// closed.
+// Create opens a backend. It does nothing if the backend exists, and fails if the table is closed.
 func (t *Table) Create(kind Kind, cfg *Config) (err error) {
 	t.mu.Lock()
 	defer func() { err = errors.Join(err, t.discard()) }()
@@ -99,7 +98,7 @@ func (t *Table) discard() (err error) {
 	return err
 }
 
-// Remove takes a backend out of the table and returns it, nil if there is none.
+// Remove removes a backend from the table and returns it, nil if it does not exist.
 func (t *Table) Remove(kind Kind) *Backend {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -111,8 +110,8 @@ func (t *Table) Remove(kind Kind) *Backend {
 	return b
 }
 
-// Close refuses further backends and closes the control server. It returns the transports, for the
-// caller to close when their paths are closed.
+// Close rejects further backends and closes the control server. It returns the transports, which
+// the caller closes after their paths.
 func (t *Table) Close() []*transport.Transport {
 	t.mu.Lock()
 	t.closed = true
@@ -124,8 +123,8 @@ func (t *Table) Close() []*transport.Transport {
 	return open
 }
 
-// Desc describes the engine for peers. Its port is real once a backend that listens was created;
-// listens reports whether one was.
+// Desc describes the engine for peers. listens reports whether a backend that listens was created;
+// only then is the port valid.
 func (t *Table) Desc() (d descriptor.Engine, listens bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +138,7 @@ func (t *Table) Desc() (d descriptor.Engine, listens bool) {
 	return d, t.control != nil
 }
 
-// Info says what a backend runs on, and why not on something better.
+// Info describes a backend's transports, and why better ones are missing.
 type Info struct {
 	Type          string   `json:"type"`
 	Transports    []string `json:"transports"`     // for pairs of host memory, in order of preference
@@ -161,19 +160,19 @@ func (t *Table) Describe() []Info {
 	return out
 }
 
-// preference is the order in which a pair of regions takes the first backend that can serve it.
+// preference is the order in which backends are tried for a pair of regions.
 var preference = []Kind{XGMI, Fabric, RDMA, TCP}
 
-// How many descriptors a backend opens, peers not counted: 3 without devices, and some 5 for each
-// RDMA device.
+// The number of file descriptors to reserve for a backend, without its peers. A backend opens 3,
+// and about 5 more per RDMA device.
 const (
 	descriptorsOfRDMA   = 64
 	descriptorsOfOthers = 32
 )
 
-// checkLimits reports whether the process may start what a backend needs: the Go runtime ends the
-// process without threads, and a device that got no descriptor would be missing for the life of the
-// engine.
+// checkLimits returns an error if the process lacks the threads or file descriptors for a backend.
+// Without threads, the Go runtime ends the process. A device that gets no descriptor would be
+// missing for the lifetime of the engine.
 func checkLimits(kind Kind) error {
 	need := descriptorsOfOthers
 	if kind == RDMA {
@@ -202,15 +201,15 @@ func (t *Table) add(kind Kind, cfg *Config, f core.Family) error {
 	return nil
 }
 
-// A snapshot is what a table had before an attempt to create a backend.
+// A snapshot is the state of a table before an attempt to create a backend.
 type snapshot struct {
 	control    *control.Server
 	transports int
 	rdma       *Config
 }
 
-// restore takes from t what it has more. Closing that waits for goroutines which may need t.mu: it
-// is left to discarded. restore needs t.mu held.
+// restore removes from t what was added since the snapshot. It leaves the closing to discarded,
+// because that waits for goroutines which may need t.mu. restore needs t.mu held.
 func (s snapshot) restore(t *Table) {
 	t.discarded = append(t.discarded, t.transports.cut(s.transports))
 	t.rdma.Store(s.rdma)
@@ -223,9 +222,10 @@ func (s snapshot) restore(t *Table) {
 	}
 }
 
-// autoXGMI creates an XGMI backend beside an RDMA backend where the environment asks for that, and
-// in its place where only NICs would do and there is none: then done is true, and the engine has
-// the port of one that other hosts cannot reach. It needs t.mu held.
+// autoXGMI creates an XGMI backend beside an RDMA backend if the environment asks for it. If the
+// environment requires a NIC and none exists, the XGMI backend replaces the RDMA backend. Then done
+// is true, and the engine gets the port of an engine that other hosts cannot reach. It needs t.mu
+// held.
 func (t *Table) autoXGMI(cfg *Config, f core.Family) (done bool, err error) {
 	wanted := strings.HasPrefix(config.Get(config.DisableAutoXGMI), "0")
 	strict := len(f.Missing) > 0 && config.Flag(config.RequireRDMA, false)
@@ -289,8 +289,8 @@ func (t *Table) open(kind Kind, cfg *Config, f core.Family) (*Backend, error) {
 	return b, nil
 }
 
-// startControl binds the control plane, once: of an engine that only peers of this host need to
-// reach, without a network. It needs t.mu held.
+// startControl binds the control plane, once. With local it uses no network, for an engine that
+// only peers on this host need to reach. It needs t.mu held.
 func (t *Table) startControl(local bool) error {
 	if t.control == nil {
 		t.control = control.NewServer(t.config.Self, t.config.Answers)
@@ -301,20 +301,20 @@ func (t *Table) startControl(local bool) error {
 	return t.control.ListenTCP(t.config.Host, t.port)
 }
 
-// Transports lists what is open.
+// Transports returns the open transports.
 func (t *Table) Transports() []*transport.Transport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.transports.open)
 }
 
-// MovesGPUMemory reports whether any open transport takes it.
+// MovesGPUMemory reports whether any open transport moves GPU memory.
 func (t *Table) MovesGPUMemory() bool {
 	return slices.ContainsFunc(t.Transports(), (*transport.Transport).TakesGPUMemory)
 }
 
 // Disconnect closes the connections of every ID for which gone is true, and invalidates their
-// tokens. When it returns, no byte of them can land any more.
+// tokens. When it returns, none of them can write to this process any more.
 func (t *Table) Disconnect(gone func(identity.ID) bool) {
 	if c := t.Control(); c != nil {
 		c.Revoke(gone)
@@ -329,7 +329,7 @@ func (t *Table) Control() *control.Server {
 	return t.control
 }
 
-// Has reports whether there is a backend of this kind.
+// Has reports whether a backend of this kind exists.
 func (t *Table) Has(kind Kind) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -348,8 +348,9 @@ func (t *Table) Notifies() bool {
 	return false
 }
 
-// nicUse is how the engine's RDMA backend uses RDMA devices, for the memory that is registered by
-// now. Without any it is for the GPU that is current on this thread. Transports ask when they open.
+// nicUse returns how the engine's RDMA backend uses RDMA devices. Devices are chosen for the memory
+// registered so far. If no memory is registered, they are chosen for this thread's current GPU.
+// Transports call it when they open.
 func (t *Table) nicUse() core.NICUse {
 	use := core.AnyNIC()
 	if c := t.rdma.Load(); c != nil {

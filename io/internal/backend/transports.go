@@ -18,19 +18,19 @@ import (
 	"mori/io/internal/transport"
 )
 
-// openWait bounds how long a transport takes to open.
+// openWait limits how long a transport takes to open.
 const openWait = 5 * time.Second
 
-// Transports are the providers that the backends of an engine have opened. The mutex of their Table
-// guards them.
+// transports holds the providers that the backends of an engine have opened. The mutex of their
+// Table guards it.
 type transports struct {
 	config   *TableConfig
 	nics     func() core.NICUse
-	registry *fabric.Registry // nil: not made yet
+	registry *fabric.Registry // nil until init
 	open     []*transport.Transport
 }
 
-// route opens the named transports, nil if there is no name.
+// route opens the named transports. It returns nil if names is empty.
 func (s *transports) route(b *Backend, gpu bool, names []string, c *control.Server) (*Route, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -38,7 +38,7 @@ func (s *transports) route(b *Backend, gpu bool, names []string, c *control.Serv
 	r := &Route{Backend: b, gpu: gpu, Notes: append([]string(nil), b.notes...)}
 	for _, name := range names {
 		tr, err := s.get(name, c)
-		if limits.IsShort(err) { // it would be missing for the life of the engine
+		if limits.IsShort(err) { // it would be missing for the lifetime of the engine
 			return nil, fmt.Errorf("%s is not available: %w", name, err)
 		}
 		if err != nil {
@@ -53,7 +53,7 @@ func (s *transports) route(b *Backend, gpu bool, names []string, c *control.Serv
 	return r, nil
 }
 
-// get opens the named transport, once, and gives it all registered memory.
+// get opens the named transport, once, and registers all memory with it.
 func (s *transports) get(name string, c *control.Server) (*transport.Transport, error) {
 	for _, tr := range s.open {
 		if tr.Name() == name {
@@ -79,7 +79,7 @@ func (s *transports) get(name string, c *control.Server) (*transport.Transport, 
 	return tr, nil
 }
 
-// init makes the registry of providers, once.
+// init creates the registry of providers, once.
 func (s *transports) init() error {
 	if s.registry != nil {
 		return nil
@@ -96,7 +96,7 @@ func (s *transports) init() error {
 	return err
 }
 
-// cut forgets the transports from n on and returns a function that closes them.
+// cut removes the transports from index n on and returns a function that closes them.
 func (s *transports) cut(n int) (discard func() error) {
 	regions, cut := s.config.Regions.All(), s.open[n:]
 	s.open = s.open[:n:n]

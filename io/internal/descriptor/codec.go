@@ -15,27 +15,27 @@ import (
 	"mori/io/internal/identity"
 )
 
-// Descriptors travel as the msgpack arrays that existing users of mori exchange: 6 elements for an
-// engine, 15 for a region. mori appends an element of its own, which other decoders ignore: a bin
-// of ownMagic, the incarnation (8 bytes, big endian), and the public key of an engine (32 bytes) or
-// the secret of a region (16 bytes).
+// Descriptors are encoded as the msgpack arrays that existing users of mori exchange: 6 elements
+// for an engine, 15 for a region. mori appends one more element, which other decoders ignore. It is
+// a bin of ownMagic, the incarnation (8 bytes, big endian), and then an engine's public key (32
+// bytes) or a region's secret (16 bytes).
 //
-//   - Shorter arrays leave later fields at their defaults.
-//   - Further elements of others and trailing bytes are ignored.
+//   - In a shorter array, the missing fields keep their defaults.
+//   - Further elements and trailing bytes are ignored.
 //   - bin is accepted for str.
 
 const (
 	engineDescLen = 6
 	memoryDescLen = 15
 
-	// ownMagic opens mori's element. Its last byte is the version; later versions may only append.
+	// ownMagic starts mori's element. Its last byte is the version. Later versions may only append.
 	ownMagic = "mori\x01"
 
-	// maxDescBytes bounds what unpacking may allocate.
+	// maxDescBytes limits what unpacking may allocate.
 	maxDescBytes = 64 << 10
 )
 
-// Pack encodes d. Without an incarnation and a public key it is the plain 6-element array.
+// Pack encodes d. Without an incarnation and a public key it returns the plain 6-element array.
 func (d Engine) Pack() []byte {
 	w := newPacker()
 	own := d.Incarnation != 0 || d.PublicKey != (identity.PublicKey{})
@@ -66,7 +66,7 @@ func UnpackEngine(b []byte) (Engine, error) {
 	return d, nil
 }
 
-// Pack encodes d. Without a secret it is the plain 15-element array.
+// Pack encodes d. Without a secret it returns the plain 15-element array.
 func (d Memory) Pack() []byte {
 	w := newPacker()
 	own := d.Incarnation != 0 || d.Secret != ([16]byte{})
@@ -120,7 +120,7 @@ func UnpackMemory(b []byte) (Memory, error) {
 	return d, nil
 }
 
-// A packer appends elements; writes to a bytes.Buffer do not fail.
+// A packer appends elements. Writes to a bytes.Buffer do not fail.
 type packer struct {
 	buf *bytes.Buffer
 	enc *msgpack.Encoder
@@ -133,7 +133,7 @@ func newPacker() packer {
 	return packer{buf, enc}
 }
 
-// array opens an array of n public elements and, with own, mori's.
+// array starts an array of n public elements, plus mori's if own is set.
 func (w packer) array(n int, own bool) {
 	if own {
 		n++
@@ -167,8 +167,8 @@ func (w packer) uint(all ...uint64) {
 
 func (w packer) bin(b []byte) { _ = w.enc.EncodeBytes(b) }
 
-// An unpacker reads elements until the array ends. After that, reads leave their targets alone. The
-// reader's first error sticks.
+// An unpacker reads elements until the array ends. Reads beyond the end leave their targets
+// unchanged. The first error of the reader is kept.
 type unpacker struct {
 	*decode.Reader
 	left int
@@ -187,7 +187,7 @@ func newUnpacker(what string, b []byte) (*unpacker, error) {
 	return r, nil
 }
 
-// next reports whether there is another element to read.
+// next reports whether the array has another element.
 func (r *unpacker) next() bool {
 	if r.Err() != nil || r.left == 0 {
 		return false
@@ -211,7 +211,7 @@ func (r *unpacker) key(to *string) {
 	}
 }
 
-// int reads a number from low to high.
+// int reads a number between low and high.
 func (r *unpacker) int(to *int, low, high int64) {
 	if !r.next() {
 		return
@@ -232,7 +232,7 @@ func (r *unpacker) uint(all ...*uint64) {
 	}
 }
 
-// bin fills to; an element of another length is an error.
+// bin reads exactly len(to) bytes; an element of another length is an error.
 func (r *unpacker) bin(to []byte) {
 	if !r.next() {
 		return
@@ -245,7 +245,7 @@ func (r *unpacker) bin(to []byte) {
 	copy(to, b)
 }
 
-// own reads mori's element, if it comes next.
+// own reads mori's element if it is next.
 func (r *unpacker) own(incarnation *uint64, secret []byte) {
 	if !r.next() || r.Next() != decode.KindBinary {
 		return

@@ -6,10 +6,11 @@ import (
 	"mori/io/internal/identity"
 )
 
-// MaxKey bounds an engine's key and its node id, in bytes.
+// MaxKey is the maximum length of an engine's key and of its node id, in bytes.
 const MaxKey = 256
 
-// An Engine says who an engine is and where its control plane listens. A value: copy freely.
+// An Engine identifies an engine and has the address of its control plane. It is a value and may be
+// copied.
 type Engine struct {
 	Key      string // unique name, chosen by the user
 	NodeID   string // MORI_NODE_ID, else the kernel's boot id, else the hostname
@@ -18,17 +19,17 @@ type Engine struct {
 	Port     int    // bound control-plane port; 0 before a backend that listens was created
 	PID      int
 
-	// Incarnation is random per engine, so that a restarted peer is never taken for its
+	// Incarnation is random per engine, so that a restarted engine is not mistaken for its
 	// predecessor. 0 = unknown.
 	Incarnation uint64
 
-	// PublicKey is that of the engine's Ed25519 key pair, by which a peer proves that it is this
-	// engine. All zero = none.
+	// PublicKey belongs to the engine's Ed25519 key pair. With the private key, an engine proves to
+	// its peers that it is this one. All zero = none.
 	PublicKey identity.PublicKey
 }
 
-// ID returns the incarnation that d describes. Without an incarnation or a public key it equals no
-// peer's.
+// ID returns the incarnation that d describes. Without an incarnation or a public key, it equals no
+// peer's ID.
 func (d Engine) ID() identity.ID {
 	return identity.ID{Key: d.Key, Incarnation: d.Incarnation, Public: d.PublicKey}
 }
@@ -43,8 +44,8 @@ func (d Engine) Equal(o Engine) bool {
 // handleLen is the fixed length of GPU IPC and fabric handles.
 const handleLen = 64
 
-// A Memory names a registered region and carries the right to access it: the holder of its packed
-// form can read and write the region. A value: copy freely.
+// A Memory names a registered region and carries the right to access it: whoever holds its packed
+// form can read and write the region. It is a value and may be copied.
 type Memory struct {
 	EngineKey   string
 	ID          uint32 // per engine, from 0, never reused
@@ -67,10 +68,10 @@ type Memory struct {
 	Incarnation uint64   // of the registering engine; 0 = unknown
 }
 
-// NewMemory returns the empty descriptor.
+// NewMemory returns an empty descriptor.
 func NewMemory() Memory { return Memory{DeviceID: -1, NUMANode: -1, VPodID: -1} }
 
-// Equal compares the public fields: neither handles nor secret.
+// Equal compares the public fields, without handles and secret.
 func (d Memory) Equal(o Memory) bool {
 	return d.EngineKey == o.EngineKey && d.ID == o.ID && d.DeviceID == o.DeviceID &&
 		d.DeviceBusID == o.DeviceBusID &&
@@ -87,7 +88,7 @@ type RegionKey struct {
 	Secret [16]byte
 }
 
-// A Location says where a region lies.
+// A Location is the kind of memory that a region is in.
 type Location int
 
 // The locations.

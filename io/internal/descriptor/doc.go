@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 
-// Package descriptor holds what engines exchange by other means before they can connect.
+// Package descriptor defines the descriptors that engines exchange out of band before they can
+// connect.
 //
-//   - Engine says who an engine is and where its control plane listens.
+//   - Engine identifies an engine and has the address of its control plane.
 //   - Memory names a registered region and carries the right to access it.
-//   - RegionKey is that right alone.
+//   - RegionKey is only that right.
 //
-// Both have a packed form, the msgpack arrays that existing users of mori exchange. Package io
-// exports both types.
+// Engine and Memory have a packed form, the msgpack arrays that existing users of mori exchange.
+// Package io exports both types.
 package descriptor

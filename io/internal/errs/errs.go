@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package errs holds the causes that the errors of package io wrap. Package io exports them.
+// Package errs defines the causes that the errors of package io wrap. Package io exports them.
 package errs
 
 import "errors"

@@ -14,11 +14,11 @@ type After struct {
 	stream *device.Stream
 }
 
-// Event is when e has happened, as it was recorded last at the time of Set.Arm. After that, e may
-// be recorded again or destroyed.
+// Event waits for the latest record of e before Set.Arm. The caller may record e again or destroy
+// it after that.
 func Event(e *device.Event) After { return After{event: e} }
 
-// Stream is when s has done what it was given before Set.Arm.
+// Stream waits for the work queued on s before Set.Arm.
 func Stream(s *device.Stream) After { return After{stream: s} }
 
 func (a After) device() *device.Device {
@@ -30,19 +30,19 @@ func (a After) device() *device.Device {
 
 // A Waiter waits for a gate.
 type Waiter interface {
-	// Waits reports whether the waiter still wants to know. It does not block.
+	// Waits reports whether the waiter is still interested. It does not block.
 	Waits() bool
 
-	// Open is called once, when the gate has happened, when the GPU reported an error, or after
-	// Waits was false.
+	// Open is called once: when the gate's event has happened, when the GPU reported an error, or
+	// after Waits returned false.
 	Open(err error)
 }
 
-// A Gate is a point in the work of a GPU, as an event of its own: the caller may destroy its event
+// A Gate is a point in the work of a GPU, as an event of its own. The caller may destroy its event
 // before the gate is polled.
 type Gate struct {
 	event  *device.Event
-	stream *device.Stream // waits for the caller's event; nil: never had to
+	stream *device.Stream // waits for the caller's event; nil if that was never needed
 	waiter Waiter
 }
 
@@ -54,7 +54,7 @@ func (g *Gate) close() error {
 	return err
 }
 
-// record lets g happen when a does.
+// record makes the event of g happen when a is reached.
 func (g *Gate) record(a After) error {
 	if a.stream != nil {
 		return g.event.Record(a.stream)

@@ -14,32 +14,32 @@ import (
 	"mori/core/memory"
 )
 
-// A Set has the gates of an engine. One goroutine, which runs only while gates are pending, asks
-// the driver about all of them.
+// A Set has the gates of an engine. One goroutine polls the driver for all of them. It runs only
+// while gates are pending.
 type Set struct {
 	Log *slog.Logger // set before use
 
 	mu      sync.Mutex
 	free    map[*device.Device][]*Gate // for reuse
 	pending []*Gate                    // oldest first
-	running chan struct{}              // closed when the goroutine has ended; nil: there is none
+	running chan struct{}              // closed when the goroutine has ended; nil if it does not run
 	closed  bool
 
-	news memory.ParkWord // changes when there is one more, and ends the goroutine's naps
+	news memory.ParkWord // changes when a gate is added, and ends the goroutine's naps
 }
 
-// maxFree is how many gates of a device are kept for reuse.
+// maxFree is how many gates per device are kept for reuse.
 const maxFree = 64
 
-// The goroutine asks without a pause first, as short kernels are done by then, and then with pauses
-// that grow.
+// The goroutine first polls without pauses, as short kernels finish within that time. Then it naps
+// between polls, for longer each time.
 const (
 	spin       = 50 * time.Microsecond
 	firstPause = 5 * time.Microsecond
 	lastPause  = 200 * time.Microsecond
 )
 
-// Arm makes a gate for a, nil if a has happened already. The caller passes it to Watch or Release.
+// Arm returns a gate for a, nil if a was already reached. The caller passes it to Watch or Release.
 func (s *Set) Arm(a After) (*Gate, error) {
 	on := a.device()
 	if a.event != nil {
@@ -73,7 +73,7 @@ func (s *Set) take(on *device.Device) *Gate {
 	return all[len(all)-1]
 }
 
-// Release takes back a gate that has happened, or that nobody waits for.
+// Release returns a gate that has happened, or that nothing waits for any more.
 func (s *Set) Release(g *Gate, happened bool) error {
 	g.waiter = nil
 	s.mu.Lock()
@@ -106,7 +106,7 @@ func (s *Set) Watch(g *Gate, w Waiter) {
 	s.kick()
 }
 
-// kick has the goroutine look at once.
+// kick makes the goroutine poll immediately.
 func (s *Set) kick() {
 	s.news.Value.Add(1)
 	s.news.Wake()
@@ -136,7 +136,7 @@ func (s *Set) poll(ended chan struct{}) {
 	}
 }
 
-// look asks about every gate once. It returns how many are left; after 0 the caller ends.
+// look polls every gate once and returns how many are left. After 0, the caller ends.
 func (s *Set) look() (left int, opened bool) {
 	s.mu.Lock()
 	all := slices.Clone(s.pending)
@@ -151,8 +151,8 @@ func (s *Set) look() (left int, opened bool) {
 		}
 		over[g] = o
 	}
-	// Nothing is pending any more when its gate is released: the next owner has it pending for
-	// another transfer.
+	// Remove the gates from pending before they are released. A released gate may be reused at
+	// once, and is then pending for another transfer.
 	s.mu.Lock()
 	s.pending = slices.DeleteFunc(s.pending, func(g *Gate) bool { _, is := over[g]; return is })
 	s.mu.Unlock()
@@ -169,8 +169,8 @@ func (s *Set) look() (left int, opened bool) {
 	return len(s.pending), len(over) > 0
 }
 
-// An openedGate says why nobody waits for a gate any more: it has happened, the GPU reported an
-// error, or its waiter has given up.
+// An openedGate is the reason why a gate left the pending list: it happened, the GPU reported an
+// error, or its waiter gave up.
 type openedGate struct {
 	happened bool
 	err      error
@@ -184,7 +184,7 @@ func (s *Set) open(g *Gate, o openedGate) {
 	w.Open(o.err)
 }
 
-// Close frees the gates. Nobody waits for one any more.
+// Close frees the gates. No waiter may be left.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	s.closed = true

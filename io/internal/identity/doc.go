@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package identity says which engine is which, and proves it.
+// Package identity identifies engines and proves their identity.
 //
 //   - ID names one incarnation of an engine.
 //   - Signer and PublicKey are an engine's Ed25519 key pair, by which it proves its ID.

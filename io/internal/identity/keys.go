@@ -14,12 +14,11 @@ import (
 // SignatureSize is the length of a signature in bytes.
 const SignatureSize = ed25519.SignatureSize
 
-// A PublicKey is the half of an engine's Ed25519 key pair that its descriptor carries. All zero
-// is none.
+// A PublicKey is the public half of an engine's Ed25519 key pair, which its descriptor carries. All
+// zero means none.
 type PublicKey [ed25519.PublicKeySize]byte
 
-// Verify reports whether signature was made by the holder of k's private half over fields for a
-// role.
+// Verify reports whether the holder of k's private half made signature over fields, for a role.
 func (k PublicKey) Verify(signature []byte, role string, fields ...[]byte) bool {
 	return ed25519.Verify(k[:], Digest(role, fields...), signature)
 }
@@ -30,7 +29,7 @@ type Signer struct {
 	private ed25519.PrivateKey
 }
 
-// NewSigner makes a key pair.
+// NewSigner generates a key pair.
 func NewSigner() (s Signer, err error) {
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -49,7 +48,7 @@ func (s Signer) Sign(role string, fields ...[]byte) []byte {
 // A Secret proves that its holder may talk to this engine. If it is empty, no proof is needed.
 type Secret string
 
-// Proof is the HMAC over fields for a role; nil without a secret.
+// Proof returns the HMAC over fields for a role; nil without a secret.
 func (s Secret) Proof(role string, fields ...[]byte) []byte {
 	if s == "" {
 		return nil
@@ -59,12 +58,13 @@ func (s Secret) Proof(role string, fields ...[]byte) []byte {
 	return m.Sum(nil)
 }
 
-// Proves reports whether proof is the one over fields for a role. Without a secret, every proof is.
+// Proves reports whether proof is valid for fields and role. Without a secret, every proof is
+// valid.
 func (s Secret) Proves(proof []byte, role string, fields ...[]byte) bool {
 	return s == "" || hmac.Equal(proof, s.Proof(role, fields...))
 }
 
-// Digest is the SHA-256 over a role and fields. It covers the length of each field, so that bytes
+// Digest returns the SHA-256 over a role and fields. It covers the length of each field, so bytes
 // cannot move from one field to the next.
 func Digest(role string, fields ...[]byte) []byte {
 	m := sha256.New()

@@ -13,8 +13,8 @@ import (
 	"mori/io/internal/meter"
 )
 
-// WriteMetrics writes the statistics in the Prometheus text format, version 0.0.4. A family's lines
-// stand together, as the format wants.
+// WriteMetrics writes the statistics in the Prometheus text format, version 0.0.4. The lines of a
+// family are contiguous, as the format requires.
 func WriteMetrics(w io.Writer, engines []meter.EngineStats) error {
 	m := &metrics{out: bufio.NewWriter(w), engines: engines}
 	m.perEngine("mori_io_uptime_seconds", "gauge", "Time since the engine was created.", func(e *meter.EngineStats) float64 { return e.UptimeS })
@@ -44,12 +44,12 @@ type metrics struct {
 	engines []meter.EngineStats
 }
 
-// family starts a metric. Help is ours and needs no escaping.
+// family starts a metric. help is a constant of ours and needs no escaping.
 func (m *metrics) family(name, kind, help string) {
 	fmt.Fprintf(m.out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-// line writes one sample; labels are names and values in turn.
+// line writes one sample; labels alternates names and values.
 func (m *metrics) line(name string, value float64, labels ...string) {
 	m.out.WriteString(name)
 	for i := 0; i < len(labels); i += 2 {
@@ -62,7 +62,7 @@ func (m *metrics) line(name string, value float64, labels ...string) {
 	m.out.WriteString("} " + strconv.FormatFloat(value, 'g', -1, 64) + "\n")
 }
 
-// labelValue escapes what the format gives a meaning.
+// labelValue escapes the characters that are special in the format.
 var labelValue = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
 func (m *metrics) perEngine(name, kind, help string, value func(*meter.EngineStats) float64) {

@@ -19,7 +19,7 @@ import (
 	"mori/io/internal/meter"
 )
 
-// Limits on what a client can cost.
+// Limits on the resources that a client can use.
 const (
 	maxConns      = 64
 	maxHeader     = 8 << 10
@@ -35,20 +35,21 @@ const (
 //go:embed page.html page.css page.js
 var files embed.FS
 
-// Content is what the server shows. Safe for concurrent use.
+// Content is what the server shows. It must be safe for concurrent use.
 type Content interface {
 	Stats() []meter.EngineStats
 	WriteTrace(w io.Writer) error
 }
 
-// A Server answers until it is closed.
+// A Server serves until it is closed.
 type Server struct {
 	lis  net.Listener
 	http http.Server
 	done chan struct{}
 }
 
-// Open listens on host and port and serves; host "" is the loopback address, port 0 a free one.
+// Open listens on host and port and starts to serve. An empty host is the loopback address; port 0
+// is any free port.
 func Open(host string, port int, c Content) (*Server, error) {
 	if host == "" {
 		host = loopback
@@ -64,15 +65,15 @@ func Open(host string, port int, c Content) (*Server, error) {
 		WriteTimeout: writeTimeout, IdleTimeout: idleTimeout, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(s.done)
-		_ = s.http.Serve(&limited{Listener: lis, slots: make(chan struct{}, maxConns)}) // ends by Close
+		_ = s.http.Serve(&limited{Listener: lis, slots: make(chan struct{}, maxConns)}) // ends at Close
 	}()
 	return s, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() string { return s.lis.Addr().String() }
 
-// Close stops it; requests under way get a second to end.
+// Close stops the server. Running requests get a second to finish.
 func (s *Server) Close() {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -89,7 +90,7 @@ func routes(c Content) http.Handler {
 		"/page.js": {"page.js", "text/javascript; charset=utf-8"},
 	} {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-			b, _ := files.ReadFile(f.name) // embedded: always there
+			b, _ := files.ReadFile(f.name) // embedded, so always present
 			w.Header().Set("Content-Type", f.kind)
 			_, _ = w.Write(b)
 		})
@@ -110,8 +111,8 @@ func routes(c Content) http.Handler {
 	return mux
 }
 
-// guard sets the headers that every answer has, and turns away what only an attack asks for. local:
-// the server is on a loopback address.
+// guard sets the headers of every response and rejects requests that only an attacker would send.
+// local: the server is on a loopback address.
 func guard(next http.Handler, local bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -131,8 +132,8 @@ func guard(next http.Handler, local bool) http.Handler {
 	})
 }
 
-// literal reports whether a Host header is an address or localhost, and no name that an attacker
-// can point here.
+// literal reports whether a Host header is an IP address or localhost. An attacker can make any
+// other name resolve to this host.
 func literal(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -141,7 +142,7 @@ func literal(host string) bool {
 	return err == nil || host == "localhost"
 }
 
-// A limited listener closes connections beyond a number at once.
+// A limited listener closes connections beyond a limit immediately.
 type limited struct {
 	net.Listener
 	slots chan struct{}
@@ -162,7 +163,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// A counted connection gives its slot back once.
+// A counted connection releases its slot once.
 type counted struct {
 	net.Conn
 	slots  chan struct{}

@@ -2,6 +2,6 @@
 
 // Package stall writes traces to files when transfers miss their deadline.
 //
-// Traces belong to an engine, and end with it. A Limit belongs to the process and bounds how many
+// Traces belong to an engine and end with it. A Limit belongs to the process and limits how many
 // files it writes.
 package stall

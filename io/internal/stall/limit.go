@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A Limit allows one trace in 10 s and 100 traces in all, so that they never fill a disk.
+// A Limit allows one trace per 10 s and 100 traces in all, so that traces never fill a disk.
 const (
 	pause = 10 * time.Second
 	most  = 100
 )
 
-// A Limit bounds the traces of one process. The zero value is ready.
+// A Limit limits the traces of one process. The zero value is ready.
 type Limit struct {
 	mu    sync.Mutex
 	last  time.Time

@@ -26,8 +26,8 @@ type Traces struct {
 	writing sync.WaitGroup
 }
 
-// Write writes a trace into the folder dir in a goroutine, if the limit allows one. An empty dir is
-// no folder.
+// Write writes a trace into the folder dir in a goroutine, if the limit allows one. It does nothing
+// if dir is empty.
 func (t *Traces) Write(dir string, now time.Time) {
 	if dir == "" || !t.begin() {
 		return
@@ -48,7 +48,7 @@ func (t *Traces) Write(dir string, now time.Time) {
 	}()
 }
 
-// begin counts one more trace that Close waits for; false once t is closed.
+// begin counts a trace that Close waits for. It returns false once t is closed.
 func (t *Traces) begin() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -58,7 +58,7 @@ func (t *Traces) begin() bool {
 	return !t.closed
 }
 
-// Close waits for the traces that are being written. No more are.
+// Close waits for running writes and prevents further ones.
 func (t *Traces) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -66,7 +66,7 @@ func (t *Traces) Close() {
 	t.writing.Wait()
 }
 
-// writeNew makes a new file that only this user can read.
+// writeNew creates a file that only this user can read.
 func writeNew(name string, write func(io.Writer) error) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -75,7 +75,7 @@ func writeNew(name string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// fileName is s as a part of a file's name.
+// fileName makes s safe as part of a file name.
 func fileName(s string) string {
 	safe := func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {

@@ -9,7 +9,7 @@ import (
 	"mori/io/internal/errs"
 )
 
-// Endings make a descriptor readable when transfers end. The zero value is ready.
+// Endings makes a descriptor readable when transfers end. The zero value is ready.
 type Endings struct {
 	watcher atomic.Pointer[Watcher] // made by FD
 
@@ -17,7 +17,7 @@ type Endings struct {
 	closed bool
 }
 
-// FD returns the descriptor, and opens it at the first call. It fails with ErrClosed after Close.
+// FD returns the descriptor. The first call opens it. FD fails with ErrClosed after Close.
 func (n *Endings) FD() (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -35,7 +35,7 @@ func (n *Endings) FD() (int, error) {
 	return w.FD(), nil
 }
 
-// Add makes the descriptor readable, if anybody asked for it.
+// Add makes the descriptor readable, if FD was called.
 func (n *Endings) Add() {
 	if w := n.watcher.Load(); w != nil {
 		w.mu.Lock()

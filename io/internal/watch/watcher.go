@@ -8,8 +8,8 @@ import (
 	"mori/core/memory"
 )
 
-// A Watcher collects the tokens of statuses that leave IN_PROGRESS, for an event loop: its
-// descriptor is readable while there are tokens to take. Safe for concurrent use.
+// A Watcher collects the tokens of statuses that leave IN_PROGRESS, for an event loop. Its
+// descriptor is readable while Take would return tokens. Safe for concurrent use.
 type Watcher struct {
 	mu     sync.Mutex
 	event  *memory.Event
@@ -26,10 +26,12 @@ func New() (*Watcher, error) {
 	return &Watcher{event: event}, nil
 }
 
-// FD is the descriptor to wait for input on. It is the watcher's: only Take and Close change it.
+// FD returns the descriptor to wait for input on. The watcher owns it: only Take and Close change
+// it.
 func (w *Watcher) FD() int { return w.event.FD() }
 
-// Take returns the tokens of what ended since the last call, and makes the descriptor not readable.
+// Take returns the tokens of the statuses that ended since the last call, and resets the
+// descriptor.
 func (w *Watcher) Take() []uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -42,7 +44,7 @@ func (w *Watcher) Take() []uint64 {
 	return ended
 }
 
-// Close closes the descriptor. Tokens that are added later are dropped.
+// Close closes the descriptor. Tokens added later are dropped.
 func (w *Watcher) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -53,7 +55,7 @@ func (w *Watcher) Close() error {
 	return w.event.Close()
 }
 
-// Add makes token one to take. It does not block.
+// Add queues a token for Take. It does not block.
 func (w *Watcher) Add(token uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
