@@ -13,14 +13,14 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// An answers takes the peer's answers to our ops that arrive on a channel. It belongs to the reader
-// of the channel.
+// An answers handles the peer's answers to our ops that arrive on one channel. Only the channel's
+// reader goroutine uses it.
 type answers struct {
 	c  *channel
-	op *pendingOp // of the reply that arrives now
+	op *pendingOp // of the reply that is arriving
 }
 
-// beginReply takes the reply to one of our reads or atomics, and says where its bytes go.
+// beginReply starts the reply to one of our reads or atomics and sets where its bytes go.
 func (a *answers) beginReply(in *socket.Incoming) error {
 	h := &in.H
 	s := a.c.ep.out.find(a.c, h.Ticket, true)
@@ -36,7 +36,7 @@ func (a *answers) beginReply(in *socket.Incoming) error {
 	}
 	a.op, in.Want = s, h.Length
 	if s.errno != 0 {
-		in.Want, in.Drop = 0, h.WireLen() // there is no buffer for what comes
+		in.Want, in.Drop = 0, h.WireLen() // no destination for the payload
 		return nil
 	}
 	in.Dst = in.Scratch(1 + len(s.op.More))
@@ -49,7 +49,7 @@ func (a *answers) beginReply(in *socket.Incoming) error {
 	return nil
 }
 
-// endReply ends the op of a reply whose bytes are in place.
+// endReply ends the op of a reply whose bytes have been received.
 func (a *answers) endReply(in *socket.Incoming) error {
 	s, h := a.op, &in.H
 	if h.Flags&frame.FlagTrailer != 0 {
@@ -79,7 +79,7 @@ func (a *answers) endReply(in *socket.Incoming) error {
 	return nil
 }
 
-// ack ends the ops of a frame of acks.
+// ack ends the ops listed in an ack frame.
 func (a *answers) ack(in *socket.Incoming) error {
 	h := &in.H
 	n := int(h.Count) * frame.AckLen
@@ -104,7 +104,7 @@ func (a *answers) ack(in *socket.Incoming) error {
 	return nil
 }
 
-// stageReply gives the reply to one of our reads a buffer.
+// stageReply takes a staging buffer for the reply to a read of device memory.
 func (a *answers) stageReply(s *pendingOp, n uint64) error {
 	if s.piece == nil {
 		return nil
@@ -121,7 +121,7 @@ func (a *answers) stageReply(s *pendingOp, n uint64) error {
 	return nil
 }
 
-// takeTrailer reads the errno behind the payload of a reply.
+// takeTrailer reads the errno that follows the payload of a reply.
 func takeTrailer(in *socket.Incoming) (fabric.Errno, error) {
 	b, err := in.Take(frame.TrailerLen)
 	if err != nil {
@@ -134,7 +134,7 @@ func takeTrailer(in *socket.Incoming) (fabric.Errno, error) {
 	return errno, nil
 }
 
-// replied is the memory of an op that a reply of n bytes has filled.
+// replied returns the memory of an op that a reply of n bytes has filled.
 func replied(in *socket.Incoming, s *pendingOp, n uint64) []sys.Iovec {
 	iov := in.Scratch(1 + len(s.op.More))
 	if s.op.Kind != fabric.OpRead {

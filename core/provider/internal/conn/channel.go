@@ -13,13 +13,13 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// A channel is the protocol of an Endpoint on one of its streams. It implements socket.Owner and
-// hands each frame that arrives to the part that it concerns.
+// A channel runs the protocol of an Endpoint on one of its streams. It implements socket.Owner and
+// passes each incoming frame to writes, replies, messages or answers.
 type channel struct {
 	*socket.Stream
 	ep      *Endpoint
-	index   int  // wireIndex, or that of the socket
-	goodbye bool // the peer's came; belongs to the reader
+	index   int  // wireIndex, or the index of the socket
+	goodbye bool // the peer's goodbye has arrived; used by the reader only
 
 	writes   writes   // the peer's writes
 	replies  replies  // the peer's reads and atomics
@@ -31,19 +31,20 @@ type channel struct {
 
 var _ socket.Owner = (*channel)(nil)
 
-// newChannel returns a channel without a stream.
+// newChannel returns a channel that has no stream yet.
 func newChannel(ep *Endpoint, index int) *channel {
 	c := &channel{ep: ep, index: index}
 	c.writes.c, c.replies.c, c.messages.c, c.answers.c = c, c, c, c
 	return c
 }
 
-// Written ends what a frame that was sent is about; see socket.Owner.
+// Written completes what the sent frame belongs to: an op, a reply or an extension frame; see
+// socket.Owner.
 func (c *channel) Written(j *socket.Job) {
 	switch {
 	case j.Reply != nil:
 		c.Dropped(j)
-	case j.Op != nil && j.H.Kind != frame.KindOffer: // an offer's memory is read by its body
+	case j.Op != nil && j.H.Kind != frame.KindOffer: // the body frame of an offer reads its memory
 		if s := c.ep.out.pending.at(j.ID); s.mark(opWritten) {
 			c.ep.out.complete(s)
 		}
@@ -52,7 +53,7 @@ func (c *channel) Written(j *socket.Job) {
 	}
 }
 
-// Unsent ends an op whose frame was not sent; see socket.Owner.
+// Unsent fails an op whose frame was not sent; see socket.Owner.
 func (c *channel) Unsent(j *socket.Job) {
 	out := &c.ep.out
 	s := out.pending.at(j.ID)
@@ -90,14 +91,14 @@ func (c *channel) holds(id uint64) bool {
 	return c.writes.holding(id) || c.replies.holding(id)
 }
 
-// abandon releases what a frame that did not arrive completely holds. The reader has stopped.
+// abandon releases what a partly received frame holds. The reader has stopped.
 func (c *channel) abandon() {
 	c.writes.abandon()
 	c.messages.abandon()
 }
 
-// claim checks the right to segs and appends their memory to iov. The region is held open when the
-// answer is 0.
+// claim checks the peer's key, rights and ranges for segs and appends their memory to iov. If the
+// errno is 0, the region is held open and the caller releases it.
 func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access, iov []sys.Iovec) (*regions.MR, []sys.Iovec, fabric.Errno) {
 	mr, err := c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, want)
 	if err != nil {
@@ -116,7 +117,7 @@ func (c *channel) claim(h *frame.Header, segs []fabric.RSeg, want fabric.Access,
 	return mr, iov, 0
 }
 
-// start runs read and the writer until the connection ends.
+// start runs read and the writer, each on its own goroutine, until the connection ends.
 func (c *channel) start(read func()) {
 	f := &c.ep.shutdown
 	f.readers.Add(1)
@@ -131,21 +132,21 @@ func (c *channel) start(read func()) {
 	}()
 }
 
-// readSocket takes frames until the connection ends.
+// readSocket reads frames until the connection ends.
 func (c *channel) readSocket() {
 	err := c.Read()
 	switch {
 	case c.ep.shutdown.isEnded():
 		c.DiscardRest()
 	case c.goodbye && errors.Is(err, fabric.ErrConnReset):
-		c.ep.awaitWire() // the other sockets end by their own goodbyes
+		c.ep.awaitWire() // the other sockets end with their own goodbyes
 	default:
 		c.ep.fail(err)
 	}
 }
 
-// Begin takes a frame and says where its payload goes; see socket.Owner. What only concerns one op
-// is answered.
+// Begin starts an incoming frame and sets where its payload goes; see socket.Owner. An error that
+// concerns a single op is sent to the peer as that op's answer.
 func (c *channel) Begin(in *socket.Incoming) error {
 	h := &in.H
 	if h.Flags&frame.FlagCompressed != 0 && c.ep.cfg.can()&frame.FeatureDecompress == 0 {
@@ -191,7 +192,7 @@ func (c *channel) Begin(in *socket.Incoming) error {
 	return c.onExtension(in)
 }
 
-// Finish ends a frame whose payload is in place; see socket.Owner.
+// Finish completes a frame whose payload has been received; see socket.Owner.
 func (c *channel) Finish(in *socket.Incoming) error {
 	switch in.H.Kind {
 	case frame.KindWrite:
@@ -206,7 +207,8 @@ func (c *channel) Finish(in *socket.Incoming) error {
 	return nil
 }
 
-// answerFirst is the payload before whose reading queued answers are sent.
+// answerFirst is a payload size in bytes: before reading a longer payload, the reader sends the
+// queued answers.
 const answerFirst = 128 << 10
 
 func (c *channel) onExtension(in *socket.Incoming) error {
@@ -227,7 +229,7 @@ func (c *channel) onExtension(in *socket.Incoming) error {
 	return nil
 }
 
-// logDevice logs why a peer's op failed, of which the peer gets the number only.
+// logDevice logs why a peer's op failed on a device. The peer gets only the errno.
 func (c *channel) logDevice(err error) {
 	var errno fabric.Errno
 	if !errors.As(err, &errno) {

@@ -15,8 +15,8 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// Connect asks the listener at to; see fabric.Connector. Without a deadline in ctx it gives up
-// after handshake.DefaultWait.
+// Connect connects to the listener at to; see fabric.Connector. If ctx has no deadline, Connect
+// gives up after handshake.DefaultWait.
 func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
 	a, err := ep.attempt(private)
 	if err != nil {
@@ -38,7 +38,7 @@ func (ep *Endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte)
 	return reply, nil
 }
 
-// Accept answers req; see fabric.Connector.
+// Accept accepts the request req; see fabric.Connector.
 func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []byte) error {
 	r, ok := req.(*handshake.Request)
 	if !ok {
@@ -74,7 +74,7 @@ func (ep *Endpoint) Accept(ctx context.Context, req fabric.ConnReq, private []by
 // An attempt is one try to connect an endpoint: prepare, handshake and launch, or fail.
 type attempt struct{ ep *Endpoint }
 
-// attempt begins one, if the endpoint is not connected or connecting.
+// attempt starts an attempt, if the endpoint is neither connected nor connecting.
 func (ep *Endpoint) attempt(private []byte) (attempt, error) {
 	if err := util.CheckPrivate(private, ep.limits.MaxPrivate); err != nil {
 		return attempt{}, fmt.Errorf("connect: %w", err)
@@ -82,8 +82,8 @@ func (ep *Endpoint) attempt(private []byte) (attempt, error) {
 	return attempt{ep}, ep.State.Connect()
 }
 
-// fail undoes the attempt. It closes the sockets, if there are any, and releases what Prelude
-// returned, unless a DataPath took it.
+// fail undoes the attempt. It closes the sockets, if any, and releases what Prelude returned,
+// unless a DataPath took it.
 func (a attempt) fail(s *handshake.Sockets) {
 	if s != nil {
 		s.Close()
@@ -94,7 +94,8 @@ func (a attempt) fail(s *handshake.Sockets) {
 	a.ep.State.ConnectFailed()
 }
 
-// endedBy is why an endpoint ended before it was connected: it was closed, or its DataPath failed.
+// endedBy returns why an endpoint ended before it was connected: it was closed, or its DataPath
+// failed.
 func (a attempt) endedBy() error {
 	if !a.ep.shutdown.isEnded() || errors.Is(a.ep.State.Configure(), fabric.ErrClosed) {
 		return fabric.ErrClosed
@@ -110,10 +111,10 @@ func (a attempt) features() uint16 {
 	return a.ep.cfg.can()
 }
 
-// tx is how many ops of this side may be pending at the peer.
+// tx returns how many ops of this side may be pending at the peer.
 func (a attempt) tx() uint16 { return uint16(a.ep.limits.TxSize + staging.MaxPieces) }
 
-// prepare makes the channels to the peer of s. Nothing is read or sent yet.
+// prepare makes the channels to the peer of s. It reads and sends nothing yet.
 func (a attempt) prepare(s *handshake.Sockets) error {
 	ep := a.ep
 	ep.env = socket.Env{
@@ -150,7 +151,7 @@ func (a attempt) prepare(s *handshake.Sockets) error {
 	return nil
 }
 
-// launch lets frames flow. On an error the DataPath is stopped.
+// launch starts reading and sending frames. On an error it stops the DataPath.
 func (a attempt) launch() error {
 	ep := a.ep
 	ep.out.mu.Lock()
@@ -163,10 +164,10 @@ func (a attempt) launch() error {
 		return err
 	}
 	ep.out.launched = true
-	// The event comes before anything that the readers report.
+	// Push this event before the readers can report anything.
 	ep.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: ep})
 	for _, c := range ep.channels.sockets {
-		c.Open() // before anybody reads
+		c.Open() // before the readers start
 	}
 	if ep.path == nil {
 		ep.poller = socket.Poll(ep.channels.sockets[0].Stream, ep.Queues.Tx, ep.Queues.Rx, &ep.shutdown)
@@ -182,7 +183,7 @@ func (a attempt) launch() error {
 	if final != nil {
 		ep.shutdown.begin(final.cause, true, final.frame)
 	}
-	if ep.shutdown.Enter() { // else the connection has ended already, and its end belongs to teardown
+	if ep.shutdown.Enter() { // otherwise the connection has already ended, and teardown cleans up
 		ep.out.run(&t)
 		ep.shutdown.Leave()
 	}

@@ -27,7 +27,7 @@ type Domain struct {
 
 	mu        sync.Mutex // protects what follows
 	endpoints map[*Endpoint]struct{}
-	closed    bool // nothing is registered any more
+	closed    bool // registration is refused from now on
 }
 
 var (
@@ -35,8 +35,8 @@ var (
 	_ fabric.AtomicQuerier = (*Domain)(nil)
 )
 
-// newDomain makes a domain, of which device memory may be registered if hmem says so, or the
-// provider.
+// newDomain makes a domain. Device memory may be registered in it if hmem is true or the provider
+// always supports it.
 func newDomain(f *Fabric, hmem bool) *Domain {
 	d := &Domain{fabric: f, regions: regions.NewTable(), imports: regions.NewImports(), endpoints: map[*Endpoint]struct{}{}}
 	d.CheckAddr = f.cfg.CheckAddr
@@ -50,13 +50,13 @@ func newDomain(f *Fabric, hmem bool) *Domain {
 	return d
 }
 
-// MRs are the domain's own regions.
+// MRs returns the table of the domain's own regions.
 func (d *Domain) MRs() *regions.Table { return d.regions }
 
-// Imports are the peers' regions.
+// Imports returns the table of imported peers' regions.
 func (d *Domain) Imports() *regions.Imports { return d.imports }
 
-// adopt counts a child, unless the domain is closed.
+// adopt counts a child, or returns an error if the domain is closed.
 func (d *Domain) adopt(what string) error {
 	if err := d.Adopt(); err != nil {
 		return fmt.Errorf("%s: domain: %w", what, err)
@@ -64,7 +64,7 @@ func (d *Domain) adopt(what string) error {
 	return nil
 }
 
-// Endpoint makes an endpoint; see fabric.Domain. An EPRDM listens at in.Src.
+// Endpoint makes an endpoint; see fabric.Domain. An EPRDM endpoint listens at in.Src.
 func (d *Domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
 	if in == nil {
 		in = &fabric.Info{}
@@ -81,7 +81,7 @@ func (d *Domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
 	return d.connected(), nil
 }
 
-// connected makes an EPMsg that adopt has counted.
+// connected makes an EPMsg endpoint. adopt has already counted it.
 func (d *Domain) connected() *Endpoint {
 	ep := newEndpoint(d)
 	d.mu.Lock()
@@ -97,7 +97,7 @@ func (d *Domain) forget(ep *Endpoint) {
 	d.Leave()
 }
 
-// QueryAtomic says what one atomic op can do; see fabric.AtomicQuerier.
+// QueryAtomic reports whether an atomic op is supported; see fabric.AtomicQuerier.
 func (d *Domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	return atomics.Query(kind, op, t)
 }
@@ -130,7 +130,7 @@ func (d *Domain) Import(raw []byte) (fabric.RemoteMR, error) {
 	return r, nil
 }
 
-// disconnectHolders ends the connections whose peers keep a region open and do not move on.
+// disconnectHolders ends the connections whose peers hold a region open and have stalled.
 func (d *Domain) disconnectHolders(id uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -141,7 +141,7 @@ func (d *Domain) disconnectHolders(id uint64) {
 	}
 }
 
-// Close frees the domain, or answers ErrBusy; see fabric.Domain.
+// Close frees the domain, or returns ErrBusy; see fabric.Domain.
 func (d *Domain) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -160,7 +160,7 @@ func (d *Domain) Close() error {
 	return err
 }
 
-// datagrams makes an EPRDM that adopt has counted.
+// datagrams makes an EPRDM endpoint. adopt has already counted it.
 func (d *Domain) datagrams(in fabric.Info) fabric.Endpoint {
 	return rdm.New(rdm.Config{
 		Carrier: func() (rdm.Carrier, error) {

@@ -17,7 +17,7 @@ import (
 //
 //	outbound    our ops, from Submit to their completion
 //	channels    one for each stream: it executes the peer's ops, and takes the answers to ours
-//	inbox       the receiving side of messages
+//	channels    one for each stream: executes the peer's ops and handles the answers to ours
 //	Stager      device memory, in pieces
 //	shutdown    how the connection ends
 //	Port        the Endpoint as its DataPath sees it
@@ -98,7 +98,7 @@ func (ep *Endpoint) Cancel(ctx uint64) error {
 	return nil
 }
 
-// Peer is the other end's address, empty before connected.
+// Peer returns the peer's address, or "" before the endpoint is connected.
 func (ep *Endpoint) Peer() fabric.Addr {
 	ep.out.mu.Lock()
 	defer ep.out.mu.Unlock()
@@ -114,7 +114,7 @@ func (ep *Endpoint) running() bool {
 	return ep.out.launched && ep.State.Submit(fabric.OpRecv) != fabric.ErrClosed
 }
 
-// Path says how payload moves to the peer; see fabric.Prober.
+// Path returns how payload moves to the peer; see fabric.Prober.
 func (ep *Endpoint) Path() (name, reason string) {
 	if ep.State.IsConnected() && ep.path != nil {
 		return ep.path.Describe()
@@ -122,17 +122,17 @@ func (ep *Endpoint) Path() (name, reason string) {
 	return "stream", ""
 }
 
-// Carry makes the endpoint serve an EPRDM endpoint; see rdm.Carrier.
+// Carry makes this endpoint a carrier of an EPRDM endpoint; see rdm.Carrier.
 func (ep *Endpoint) Carry(recv *receive.Queue, source func() fabric.AVAddr) {
 	ep.out.mu.Lock()
 	defer ep.out.mu.Unlock()
 	ep.carries, ep.recv, ep.source = true, recv, source
 }
 
-// Abort ends a carrier that did not connect; see rdm.Carrier. It returns at once.
+// Abort ends a carrier that did not connect; see rdm.Carrier. It does not block.
 func (ep *Endpoint) Abort(cause error) { ep.fail(cause) }
 
-// from is the peer's number for completions.
+// from returns the peer's address number for completions.
 func (ep *Endpoint) from() fabric.AVAddr {
 	if ep.source == nil {
 		return 0

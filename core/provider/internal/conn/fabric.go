@@ -25,7 +25,7 @@ type Fabric struct {
 
 var _ fabric.Fabric = (*Fabric)(nil)
 
-// New makes a fabric. What cfg.Info.Limits leaves zero is filled in.
+// New makes a fabric. It fills in the fields of cfg.Info.Limits that are zero.
 func New(cfg Config) (*Fabric, error) {
 	if cfg.Transport == nil || cfg.Links < 1 || cfg.Links > frame.MaxLinks {
 		return nil, fmt.Errorf("make a fabric of %d links over %T: %w", cfg.Links, cfg.Transport, fabric.ErrInvalid)
@@ -44,7 +44,7 @@ func New(cfg Config) (*Fabric, error) {
 
 const maxInject = 4 << 10
 
-// FillLimits sets what is zero in l to what the protocol offers.
+// FillLimits sets the zero fields of l to the protocol's limits.
 func FillLimits(l fabric.Limits) fabric.Limits {
 	set := func(v *int, def int) {
 		if *v == 0 {
@@ -81,7 +81,7 @@ func (c *Config) log(level slog.Level, msg string, args ...any) {
 	l.Log(context.Background(), level, msg, args...)
 }
 
-// adopt counts a child, unless the fabric is closed.
+// adopt counts a child, or returns an error if the fabric is closed.
 func (f *Fabric) adopt(what string) error {
 	if err := f.Adopt(); err != nil {
 		return fmt.Errorf("%s: %s fabric: %w", what, f.cfg.Info.Provider, err)
@@ -123,17 +123,17 @@ func (f *Fabric) Listen(ctx context.Context, in *fabric.Info) (fabric.Listener, 
 	return l, nil
 }
 
-// Close frees the fabric, or answers ErrBusy; see fabric.Fabric.
+// Close frees the fabric, or returns ErrBusy; see fabric.Fabric.
 func (f *Fabric) Close() error {
 	_, err := f.Parent.Close()
 	return err
 }
 
-// An Offer is what a provider over this package offers for connected endpoints. The provider embeds
-// it.
+// An Offer describes the connected endpoints that a provider built on this package offers. The
+// provider embeds it.
 type Offer struct{ Info fabric.Info }
 
-// NewOffer makes the offer of a provider, with what all of them can do beside caps.
+// NewOffer makes a provider's offer: caps plus the capabilities that all such providers have.
 func NewOffer(name, fabricName string, caps fabric.Caps, limits fabric.Limits) Offer {
 	return Offer{fabric.Info{
 		Provider:        name,
@@ -147,16 +147,17 @@ func NewOffer(name, fabricName string, caps fabric.Caps, limits fabric.Limits) O
 	}}
 }
 
-// Name is the provider's name.
+// Name returns the provider's name.
 func (o *Offer) Name() string { return o.Info.Provider }
 
-// Version is the provider's own version and the API's.
+// Version returns the versions of the provider and of the API.
 func (o *Offer) Version() (provider, api fabric.Version) {
 	return o.Info.ProviderVersion, fabric.APIVersion
 }
 
-// OfferDevice adds device memory to an offer if hints ask for it. Only then are the drivers opened.
-// Where there conclusively is no GPU the error, which wraps fabric.ErrNoData, says why.
+// OfferDevice adds device memory to an offer if hints ask for it. Only then does it open the GPU
+// drivers. If the host certainly has no GPU, OfferDevice returns an error that wraps
+// fabric.ErrNoData and says why.
 func OfferDevice(offer, hints *fabric.Info) error {
 	if hints == nil || hints.Caps&fabric.CapHMEM == 0 {
 		return nil
@@ -169,9 +170,8 @@ func OfferDevice(offer, hints *fabric.Info) error {
 	return nil
 }
 
-// Answers are what a provider that offers msg answers to hints: an Info for each type of endpoint
-// that satisfies them, EPMsg first. The error, which wraps fabric.ErrNoData, says why there is
-// none.
+// Answers returns what a provider that offers msg answers to hints: an Info for each endpoint type
+// that satisfies them, EPMsg first. If none does, the error wraps fabric.ErrNoData and says why.
 func Answers(hints *fabric.Info, msg fabric.Info) ([]*fabric.Info, error) {
 	rdm := msg
 	rdm.EPType = fabric.EPRDM

@@ -11,10 +11,10 @@ import (
 
 // The frames of our ops. All methods of this file run with outbound.mu held.
 
-// issueStream queues an op's frame, or the op where it waits for credit.
+// issueStream queues an op's frame, or queues the op if it must wait for credit.
 func (o *outbound) issueStream(s *pendingOp, t *todo) {
 	if !s.notice {
-		s.op.Spread() // frames have segments
+		s.op.Spread() // frames carry lists of segments
 	}
 	if o.inPieces(s) {
 		s.staged.ID, s.staged.Op, s.staged.Len = int(s.index), &s.op, s.n
@@ -37,7 +37,7 @@ func (o *outbound) issueStream(s *pendingOp, t *todo) {
 	}
 }
 
-// inPieces reports whether an op goes in pieces, through the Stager.
+// inPieces reports whether the Stager moves the op in pieces.
 func (o *outbound) inPieces(s *pendingOp) bool {
 	if s.piece != nil || s.notice || s.n == 0 || s.op.Kind != fabric.OpRead && s.op.Kind != fabric.OpWrite {
 		return false
@@ -73,7 +73,7 @@ func (o *outbound) issueWrite(s *pendingOp, t *todo) {
 	o.post(o.ep.channels.lightest(), s, &j, s.n, t)
 }
 
-// issueReplied issues an op that the peer answers with a reply. It reports false if no channel has
+// issueReplied issues an op that the peer answers with a reply. It returns false if no channel has
 // credit for it.
 func (o *outbound) issueReplied(s *pendingOp, t *todo) bool {
 	if s.op.Kind == fabric.OpRead {
@@ -97,8 +97,8 @@ func (o *outbound) issueRead(s *pendingOp, t *todo) bool {
 	return true
 }
 
-// issueAtomic reports false if the peer answers the op with a reply, and no channel has credit for
-// one.
+// issueAtomic issues an atomic op. It returns false if the peer answers the op with a reply and no
+// channel has credit for one.
 func (o *outbound) issueAtomic(s *pendingOp, t *todo) bool {
 	code := frame.AtomicCodeOf(s.op.Kind, s.op.Atomic)
 	j := socket.Job{H: frame.Header{
@@ -146,7 +146,7 @@ func (r *readCredit) charge(s *pendingOp, n int) {
 	s.entries = n
 }
 
-// releaseCredit gives back what charge took for s, if it did.
+// releaseCredit returns the credit that charge took for s, if any.
 func (s *pendingOp) releaseCredit() {
 	if s.entries > 0 {
 		r := &s.channel.credit

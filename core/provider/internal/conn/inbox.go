@@ -12,37 +12,39 @@ import (
 )
 
 const (
-	// eagerCost is what a message counts beside its bytes; it is receive.Queue's own figure or
-	// more.
+	// eagerCost is the fixed cost in bytes of a message, added to its length. It is at least
+	// receive.Queue's own figure.
 	eagerCost = 64
-	// eagerRoom is how much a peer may send before it is consumed. At half of it credit is given
-	// back, so that half a room is always there for the largest eager message.
+	// eagerRoom is how many bytes of messages a peer may send before this side consumes them.
+	// Credit is returned when half of it is consumed. So half of the room is always enough for the
+	// largest eager message.
 	eagerRoom = 1<<20 + 256*eagerCost
-	// ackToken is set in the tokens of messages whose answer waits until they are placed; the rest
-	// is the ticket.
+	// ackToken is set in the tokens of messages that are acknowledged once they are placed. The
+	// other bits are the ticket.
 	ackToken = 1 << 32
-	// wireToken is set, too, where the message came on the wire.
+	// wireToken is also set if the message arrived on the wire.
 	wireToken = 1 << 33
 )
 
-// An inbox is the receiving side of messages, beside the RecvQueue.
+// An inbox receives messages. It works beside the RecvQueue.
 //
-// A message up to maxEager goes out with its bytes, as far as credit reaches. A larger one is
-// offered, and pulled when its receive is posted, straight into that receive's memory. The sender
+// A sender sends a message of up to maxEager bytes with its frame, as far as it has credit. It
+// offers a larger one, and this side pulls that when a receive is posted, straight into the
+// receive's memory. The sender sends nothing after an offer, so there is at most one.
 // sends nothing behind an offer, so there is one at most.
 type inbox struct {
 	ep    *Endpoint
 	space chan struct{} // the queue of OpRemoteWrite completions has room again
 
 	arrived atomic.Int64 // cost of eager messages
-	offered atomic.Bool  // an offer waits for its receive
-	turned  atomic.Bool  // the peer's messages come on the wire
+	offered atomic.Bool  // an offer is waiting for a receive
+	turned  atomic.Bool  // the peer's messages now arrive on the wire
 
 	mu       sync.Mutex // protects what follows
-	credited int64      // what the peer knows to be consumed
+	credited int64      // cost already reported to the peer as consumed
 	offer    frame.Header
-	on       *channel // that the offer came on
-	pulling  bool     // a body is on its way, into receive
+	on       *channel // the channel on which the offer arrived
+	pulling  bool     // a body is arriving, into receive
 	handle   uint64
 	take     uint64 // bytes of it that fit
 	filling  bool   // the reader is filling receive
@@ -58,8 +60,8 @@ func (b *inbox) wake() {
 	}
 }
 
-// changed is receive.FeedConfig.Changed: a message that had no receive may have one now, or was
-// consumed.
+// changed is receive.FeedConfig.Changed. It is called when a message that had no receive may have
+// one now, or when a message was consumed.
 func (b *inbox) changed() {
 	ep := b.ep
 	if !ep.shutdown.Enter() {
@@ -75,8 +77,8 @@ func (b *inbox) changed() {
 	}
 }
 
-// placed is receive.FeedConfig.Placed: it answers a message that asked for that, or notifies the
-// DataPath of one of its own.
+// placed is receive.FeedConfig.Placed. It answers a message whose sender asked for that, or
+// notifies the DataPath if the message is its own.
 func (b *inbox) placed(token uint64) {
 	ep := b.ep
 	if !ep.shutdown.Enter() {
@@ -98,11 +100,11 @@ func (b *inbox) placed(token uint64) {
 	c.Kick()
 }
 
-// giveCredit reports to the peer what was consumed, if that is worth a frame.
+// giveCredit reports to the peer what was consumed, if that is enough to justify a frame.
 func (b *inbox) giveCredit(t *todo) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// arrived is added to after the queue holds the message, so this errs on the low side.
+	// arrived is increased after the message is queued, so this may be too low, but never too high.
 	if now := b.arrived.Load() - int64(b.ep.feed.Held()); now-b.credited >= eagerRoom/2 {
 		b.credited = now
 		c := b.ep.channels.short()
@@ -118,7 +120,7 @@ func (b *inbox) busy() bool {
 	return b.offered.Load() || b.pulling
 }
 
-// offerCame keeps the offer h, which came on channel c, until a receive is posted for it.
+// offerCame keeps the offer h, which arrived on channel c, until a receive is posted for it.
 func (b *inbox) offerCame(c *channel, h *frame.Header) {
 	b.mu.Lock()
 	b.offer, b.on = *h, c
@@ -129,7 +131,7 @@ func (b *inbox) offerCame(c *channel, h *frame.Header) {
 	b.ep.out.run(&t)
 }
 
-// pullOffer asks for the bytes of the offer that waits, if a receive is posted for it.
+// pullOffer pulls the bytes of the waiting offer, if a receive is posted for it.
 func (b *inbox) pullOffer(t *todo) {
 	if !b.offered.Load() {
 		return
@@ -160,7 +162,7 @@ func (b *inbox) body(h *frame.Header) (receive fabric.Op, ok bool) {
 	return b.receive, b.pulling && h.Data == b.handle && h.Length == b.take
 }
 
-// bodyCame ends the pull, and returns the offer.
+// bodyCame ends the pull and returns the offer.
 func (b *inbox) bodyCame() frame.Header {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -168,7 +170,7 @@ func (b *inbox) bodyCame() frame.Header {
 	return b.offer
 }
 
-// fill marks op as being filled by the reader, until filled.
+// fill marks op as being filled by the reader, until filled is called.
 func (b *inbox) fill(op *fabric.Op) {
 	b.mu.Lock()
 	b.filling, b.receive = true, *op

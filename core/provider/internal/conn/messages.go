@@ -11,18 +11,18 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// A messages takes the peer's messages that arrive on a channel. Its state is that of the message
-// that arrives now, and belongs to the reader of the channel. What the channels of an endpoint
-// share is in its inbox.
+// A messages handles the peer's messages that arrive on one channel. Its state describes the
+// message that is arriving, and only the channel's reader uses it. State that the channels of an
+// endpoint share is in its inbox.
 type messages struct {
 	c       *channel
 	receive fabric.Op // the receive that it fills
-	into    bool      // receive is one
-	early   []byte    // where the bytes go without a receive
-	held    bool      // Feed.Hold keeps room for them
+	into    bool      // receive is set
+	early   []byte    // destination of the bytes if there is no receive
+	held    bool      // Feed.Hold reserved room for them
 }
 
-// abandon releases what a message that did not arrive completely holds. The reader has stopped.
+// abandon releases what a partly received message holds. The reader has stopped.
 func (m *messages) abandon() {
 	if m.held {
 		m.c.ep.feed.Unhold(uint64(len(m.early)))
@@ -30,7 +30,7 @@ func (m *messages) abandon() {
 	}
 }
 
-// begin takes a message and says where its bytes go.
+// begin starts a message and sets where its bytes go.
 func (m *messages) begin(in *socket.Incoming) error {
 	h := &in.H
 	ep := m.c.ep
@@ -58,7 +58,7 @@ func (m *messages) begin(in *socket.Incoming) error {
 	return nil
 }
 
-// end ends a message whose bytes are in place.
+// end ends a message whose bytes have been received.
 func (m *messages) end(in *socket.Incoming) error {
 	h := &in.H
 	ep := m.c.ep
@@ -69,7 +69,7 @@ func (m *messages) end(in *socket.Incoming) error {
 		ep.inbox.filled()
 		m.received(in, h)
 	} else {
-		var later uint64 // token of an answer that placed gives
+		var later uint64 // token, if placed answers the message later
 		if h.Flags&frame.FlagPlaced != 0 {
 			if later = ackToken | uint64(h.Ticket); m.c.IsWire() {
 				later |= wireToken
@@ -91,7 +91,7 @@ func (m *messages) end(in *socket.Incoming) error {
 	return nil
 }
 
-// offer takes the offer of a large message.
+// offer handles the offer of a large message.
 func (m *messages) offer(h *frame.Header) error {
 	b := &m.c.ep.inbox
 	if b.busy() {
@@ -101,7 +101,7 @@ func (m *messages) offer(h *frame.Header) error {
 	return nil
 }
 
-// beginBody takes the body of a message that was offered, and says where its bytes go.
+// beginBody starts the body of an offered message and sets where its bytes go.
 func (m *messages) beginBody(in *socket.Incoming) error {
 	h := &in.H
 	var ok bool
@@ -113,7 +113,7 @@ func (m *messages) beginBody(in *socket.Incoming) error {
 	return nil
 }
 
-// endBody ends an offered message whose bytes are in place.
+// endBody ends an offered message whose bytes have been received.
 func (m *messages) endBody(in *socket.Incoming) error {
 	if in.Differs() && !in.Gone {
 		return in.Altered()
@@ -123,7 +123,8 @@ func (m *messages) endBody(in *socket.Incoming) error {
 	return m.c.Ack(offer.Ticket, memoryErrno(in))
 }
 
-// received ends the receive of the message h, which is in its memory unless that is gone.
+// received ends the receive of the message h. The message is in the receive's memory unless that
+// was freed.
 func (m *messages) received(in *socket.Incoming, h *frame.Header) {
 	if in.Gone {
 		m.c.ep.feed.Failed(&m.receive, socket.Unreadable, "the buffer of the receive is not mapped: was it freed before the message arrived?")
@@ -133,7 +134,7 @@ func (m *messages) received(in *socket.Incoming, h *frame.Header) {
 	m.receive = fabric.Op{}
 }
 
-// remoteFlags are the completion flags of a frame.
+// remoteFlags returns the completion flags of a frame.
 func remoteFlags(h *frame.Header) fabric.OpFlags {
 	if h.Flags&frame.FlagRemoteData != 0 {
 		return fabric.OpRemoteData
@@ -141,7 +142,7 @@ func remoteFlags(h *frame.Header) fabric.OpFlags {
 	return 0
 }
 
-// memoryErrno is ErrFault if the payload had nowhere to go.
+// memoryErrno returns ErrFault if the payload could not be written to its destination.
 func memoryErrno(in *socket.Incoming) fabric.Errno {
 	if in.Gone {
 		return fabric.ErrFault

@@ -15,14 +15,14 @@ import (
 //	add -> admit -> [fences] -> issue -> DataPath (submit.go), or a frame on a channel (frames.go)
 //	answer -> complete -> resume, which issues what waited
 //
-// Its lock is taken before the locks of package socket. It is never held while a channel is kicked,
-// the DataPath is called or a completion is reported. A todo notes such work, and run does it after
-// the unlock.
+// Take its lock before the locks of package socket. Never hold it while kicking a channel, calling
+// the DataPath or reporting a completion. A todo records such work, and run does it after the
+// unlock.
 type outbound struct {
 	ep *Endpoint
 
 	mu       sync.Mutex // protects what follows, and readCredit of all channels
-	launched bool       // the connection was made; until then ops wait in fences
+	launched bool       // the connection is made; until then the fences hold all ops
 	pending  pendingOps
 	fences   fences
 	reads    queue.FIFO[*pendingOp] // issued, waiting for read credit
@@ -30,17 +30,17 @@ type outbound struct {
 	handoff  handoff
 }
 
-// A fences holds back the ops behind an OpFence and those before the connection. Guarded by
+// A fences holds back ops behind an OpFence, and all ops until the connection is made. Guarded by
 // outbound.mu.
 type fences struct {
 	held     queue.FIFO[*pendingOp] // not issued
 	inFlight int                    // issued and not ended
 }
 
-// blocks reports whether s must wait for ops in flight.
+// blocks reports whether s must wait for pending ops.
 func (f *fences) blocks(s *pendingOp) bool { return s.op.Flags&fabric.OpFence != 0 && f.inFlight > 0 }
 
-// next takes the first op that is held and need not wait, or returns nil.
+// next removes and returns the first held op that need not wait, or nil.
 func (f *fences) next() *pendingOp {
 	if f.held.Len() == 0 || f.blocks(*f.held.Peek()) {
 		return nil
@@ -48,24 +48,24 @@ func (f *fences) next() *pendingOp {
 	return f.held.Pop()
 }
 
-// A handoff gives the messages to a MessagePath one at a time, in the order of submission. Guarded
-// by outbound.mu.
+// A handoff passes messages to a MessagePath one at a time, in the order of submission. Guarded by
+// outbound.mu.
 type handoff struct {
-	waiting queue.FIFO[*pendingOp] // issued, not yet the DataPath's
-	busy    bool                   // a goroutine gives them to it
+	waiting queue.FIFO[*pendingOp] // issued, not yet passed to the DataPath
+	busy    bool                   // a goroutine is passing them on
 }
 
-// A todo is the work that is left for after the unlock of outbound.mu: channels to kick, ops to
-// offer to the DataPath, messages to give to it.
+// A todo lists the work to do after the unlock of outbound.mu: channels to kick, ops to offer to
+// the DataPath, messages to pass to it.
 type todo struct {
-	channels uint32 // a bit each
+	channels uint32 // bitmask of indices
 	offered  []*pendingOp
 	messages bool
 }
 
 func (t *todo) kick(c *channel) { t.channels |= 1 << c.index }
 
-// run does the work of t. Without outbound.mu.
+// run does the work of t. The caller does not hold outbound.mu.
 func (o *outbound) run(t *todo) {
 	for _, s := range t.offered {
 		o.offer(s)
@@ -81,7 +81,8 @@ func (o *outbound) run(t *todo) {
 	}
 }
 
-// find returns our op that the peer answers on channel c, with a reply or an ack, or nil.
+// find returns our op that the peer answers on channel c with a reply or an ack, or nil if there is
+// none.
 func (o *outbound) find(c *channel, ticket uint32, reply bool) *pendingOp {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -92,8 +93,8 @@ func (o *outbound) find(c *channel, ticket uint32, reply bool) *pendingOp {
 	return s
 }
 
-// complete ends an op: it releases the pendingOp, reports the completion, and then issues what
-// waited for it. In another order an op behind a fence could be reported first.
+// complete ends an op: it releases the pendingOp, reports the completion, and then issues the ops
+// that waited for it. In any other order, an op behind a fence could be reported first.
 func (o *outbound) complete(s *pendingOp) {
 	if s.piece != nil {
 		o.completePiece(s)
@@ -140,7 +141,7 @@ func (o *outbound) completePiece(s *pendingOp) {
 	o.run(&t)
 }
 
-// resume issues the waiting ops that may go on. With o.mu held.
+// resume issues the waiting ops that may now proceed. The caller holds o.mu.
 func (o *outbound) resume(t *todo) {
 	for o.reads.Len() > 0 && o.issueReplied(*o.reads.Peek(), t) {
 		o.reads.Pop()
@@ -155,8 +156,8 @@ func (o *outbound) resume(t *todo) {
 	}
 }
 
-// flush ends every op with errno. It comes at the end of the connection, when nothing else uses the
-// ops any more.
+// flush ends every op with errno. It runs at the end of the connection, when no other goroutine
+// uses the ops.
 func (o *outbound) flush(errno fabric.Errno, detail string) {
 	for i := range o.pending.pieces {
 		if s := &o.pending.pieces[i]; s.used() {
@@ -176,7 +177,7 @@ func (o *outbound) flush(errno fabric.Errno, detail string) {
 	}
 }
 
-// failure is the detail of an error entry.
+// failure returns the detail text of an error entry.
 func failure(peer fabric.Addr, n uint64, errno fabric.Errno, detail string) string {
 	switch {
 	case detail != "":

@@ -11,28 +11,28 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A pendingOp is an op from Submit until it ended.
+// A pendingOp is an op from Submit until its end.
 //
-// An op of the stream has ended when two things happened, in whichever order they are noticed: its
-// last byte was handed to the kernel (opWritten), so nobody reads its memory any more, and the peer
-// answered (opAnswered). The goroutine that notices the second one completes it.
+// An op on the stream ends after two events, in either order. Its last byte was handed to the
+// kernel (opWritten), so its memory is no longer read. The peer answered it (opAnswered). The
+// goroutine that observes the second event completes the op.
 type pendingOp struct {
 	state  atomic.Uint32 // generation << 16 | bits
 	index  uint16
-	errno  fabric.Errno // of the answer
-	detail string       // beside it
-	unread atomic.Bool  // the pump could not read its memory, which goes before the answer
+	errno  fabric.Errno // from the answer
+	detail string       // text for errno
+	unread atomic.Bool  // the pump could not read the op's memory; overrides the answer's errno
 
 	op     fabric.Op
 	n      uint64 // op.Len()
 	key    fabric.RegionKey
 	notice bool   // only the remote data goes through the stream
-	inject []byte // the bytes of an OpInject op; its memory is kept for the next op
+	inject []byte // the bytes of an OpInject op; the buffer is reused by the next op
 
-	channel *channel         // where it is, or will be answered
-	staged  staging.Transfer // of an op in pieces
-	piece   *staging.Piece   // of one for pieces
-	entries int              // of a read's table, while it counts against its socket's credit
+	channel *channel         // the channel that carries the op or its answer
+	staged  staging.Transfer // if the op is moved in pieces
+	piece   *staging.Piece   // if the op is a piece
+	entries int              // table entries of a read, while they count against its socket's credit
 }
 
 const (
@@ -49,7 +49,7 @@ func (s *pendingOp) begin() {
 	s.state.Store(s.state.Load()&^opBits | opUsed)
 }
 
-// outcome is how the op ended.
+// outcome returns how the op ended.
 func (s *pendingOp) outcome() (fabric.Errno, string) {
 	if s.unread.Load() {
 		return socket.Unreadable, unreadableText
@@ -62,7 +62,8 @@ func (s *pendingOp) end() {
 	s.state.Store(s.state.Load()&^opBits + 1<<16)
 }
 
-// replied reports whether the peer answers the op by a reply with bytes; others by an ack.
+// replied reports whether the peer answers the op with a reply that has bytes. It answers other ops
+// with an ack.
 func (s *pendingOp) replied() bool {
 	switch s.op.Kind {
 	case fabric.OpRead, fabric.OpFetchAtomic, fabric.OpCompareAtomic:
@@ -73,14 +74,14 @@ func (s *pendingOp) replied() bool {
 
 func (s *pendingOp) used() bool { return s.state.Load()&opUsed != 0 }
 
-// mark sets bit and reports whether now both are set.
+// mark sets bit and reports whether both bits are now set.
 func (s *pendingOp) mark(bit uint32) bool {
 	old := s.state.Or(bit)
 	return old&bit == 0 && (old|bit)&(opWritten|opAnswered) == opWritten|opAnswered
 }
 
-// keepBytes copies the op's memory, which the caller may use again after Submit, and points the op
-// at the copy.
+// keepBytes copies the op's memory and points the op at the copy, so that the caller may reuse the
+// memory after Submit.
 func (s *pendingOp) keepBytes(most uint64) error {
 	if s.inject == nil {
 		s.inject = make([]byte, most)
@@ -93,13 +94,13 @@ func (s *pendingOp) keepBytes(most uint64) error {
 	return nil
 }
 
-// A pendingOps has the pending ops of an endpoint, and room for more. Guarded by outbound.mu
-// but for lookup and at.
+// A pendingOps has the pending ops of an endpoint, and free entries for more. Guarded by
+// outbound.mu, except for lookup and at.
 type pendingOps struct {
 	all  []pendingOp
 	free []uint16
 
-	pieces     []pendingOp // behind the others, once there may be pieces
+	pieces     []pendingOp // follow the others, once the endpoint moves pieces
 	freePieces []uint16
 }
 
@@ -134,7 +135,7 @@ func (t *pendingOps) release(s *pendingOp) {
 	t.free = append(t.free, s.index)
 }
 
-// addPieces makes entries for pieces.
+// addPieces allocates the entries for pieces.
 func (t *pendingOps) addPieces() {
 	if t.pieces != nil {
 		return
@@ -158,7 +159,7 @@ func (t *pendingOps) takePiece() *pendingOp {
 	return s
 }
 
-// at returns the entry of an index, or nil.
+// at returns the entry with index i, or nil.
 func (t *pendingOps) at(i int) *pendingOp {
 	if i < len(t.all) {
 		return &t.all[i]
@@ -169,7 +170,8 @@ func (t *pendingOps) at(i int) *pendingOp {
 	return nil
 }
 
-// lookup returns the op of a ticket that came from outside, if it is in use and not answered.
+// lookup returns the op of a ticket that the peer or the DataPath named, if the op is in use and
+// not answered.
 func (t *pendingOps) lookup(k Ticket) *pendingOp {
 	s := t.at(int(k & opBits))
 	if s == nil {
@@ -182,7 +184,7 @@ func (t *pendingOps) lookup(k Ticket) *pendingOp {
 	return s
 }
 
-// Why memory of an op could not be used.
+// Reasons why an op's memory could not be used.
 const (
 	unreadableText = "the local buffer is not mapped: was it freed before the op ended?"
 	unwritableText = "the local buffer is not mapped for writing: was it freed before the op ended?"

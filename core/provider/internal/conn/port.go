@@ -18,20 +18,20 @@ import (
 const (
 	// MaxExtensionQueue bounds the bytes of extension frames that wait to be sent on one endpoint.
 	MaxExtensionQueue = 1 << 20
-	// PathToken is set in the tokens that a DataPath gives to Feed.Deliver; the others are the
-	// stream's own.
+	// PathToken is set in the tokens that a DataPath passes to Feed.Deliver. The stream uses the
+	// tokens without it.
 	PathToken = 1 << 63
 )
 
-// A Port is an Endpoint as its DataPath sees it. All methods may be called from any goroutine, from
-// Config.Attach until DataPath.Close returns.
+// A Port is the interface of an Endpoint to its DataPath. All methods may be called from any
+// goroutine, from Config.Attach until DataPath.Close returns.
 type Port struct{ ep *Endpoint }
 
-// Finish ends an op that the DataPath took: err is nil or wraps its cause, a fabric.Errno.
+// Finish ends an op that the DataPath took. err is nil or wraps the cause, a fabric.Errno.
 func (p Port) Finish(k Ticket, err error) {
 	s := p.taken(k, "finished")
 	if p.ep.shutdown.Enter() {
-		defer p.ep.shutdown.Leave() // what the end of this op sets off may be sent from here
+		defer p.ep.shutdown.Leave() // Finish may send what the end of this op starts
 	}
 	if err != nil {
 		s.errno, s.detail = fabric.ErrnoOf(err), err.Error()
@@ -43,14 +43,14 @@ func (p Port) Finish(k Ticket, err error) {
 }
 
 // Forward sends the remote data of a write whose payload the DataPath has moved. The op ends when
-// the peer has it.
+// the peer has received it.
 func (p Port) Forward(k Ticket) { p.stream(p.taken(k, "forwarded"), true) }
 
-// HandBack gives an op that the DataPath took, and moved no byte of, to the stream, as if RMA had
-// returned false.
+// HandBack returns an op that the DataPath took to the stream, as if RMA had returned false. The
+// DataPath must not have moved any byte of it.
 func (p Port) HandBack(k Ticket) { p.stream(p.taken(k, "handed back"), false) }
 
-// taken returns the op of k, which the DataPath has.
+// taken returns the op of k, which the DataPath took.
 func (p Port) taken(k Ticket, act string) *pendingOp {
 	s := p.ep.out.pending.lookup(k)
 	if s == nil {
@@ -59,7 +59,7 @@ func (p Port) taken(k Ticket, act string) *pendingOp {
 	return s
 }
 
-// stream sends s, or its notice, unless the connection has ended: its end ends the op.
+// stream sends s, or only its notice. If the connection has ended, teardown ends the op instead.
 func (p Port) stream(s *pendingOp, notice bool) {
 	if p.ep.shutdown.Enter() {
 		defer p.ep.shutdown.Leave()
@@ -67,8 +67,9 @@ func (p Port) stream(s *pendingOp, notice bool) {
 	}
 }
 
-// SendFrame sends an extension frame of a kind from 0 to 255. It copies body, of up to MaxExtension
-// bytes, and does not wait. ErrAgain if MaxExtensionQueue bytes wait already.
+// SendFrame sends an extension frame of a kind from 0 to 255. It copies body, which may have up to
+// MaxExtension bytes, and does not block. It returns ErrAgain if MaxExtensionQueue bytes are
+// already queued.
 func (p Port) SendFrame(kind uint8, body []byte) error {
 	if len(body) > frame.MaxExtension {
 		return fmt.Errorf("send extension frame of %d bytes, limit is %d: %w", len(body), frame.MaxExtension, fabric.ErrMsgSize)
@@ -88,37 +89,39 @@ func (p Port) SendFrame(kind uint8, body []byte) error {
 	return nil
 }
 
-// Fail ends the connection with err as its cause; the first cause counts. It returns at once.
+// Fail ends the connection with err as its cause; the first cause counts. It does not block.
 func (p Port) Fail(err error) { p.ep.fail(err) }
 
-// FailWith is Fail, but sends an extension frame of up to MaxExtension bytes first, unless the peer
-// does not read for farewellWait. While the connection is being made, it ends once it is made.
+// FailWith is like Fail, but first sends an extension frame of up to MaxExtension bytes, unless the
+// peer does not read for farewellWait. If the connection is still being made, it ends as soon as it
+// is made.
 func (p Port) FailWith(err error, kind uint8, body []byte) {
 	p.ep.shutdown.beginWith(&finalFrame{cause: err, frame: extension(kind, body)})
 }
 
-// Feed gives messages of this connection to receives. The tokens of a DataPath have PathToken.
+// Feed returns the feed that matches this connection's messages with receives. A DataPath sets
+// PathToken in its tokens.
 func (p Port) Feed() *receive.Feed { return p.ep.feed }
 
-// RecvCQ is the queue of OpRemoteWrite completions.
+// RecvCQ returns the queue of OpRemoteWrite completions.
 func (p Port) RecvCQ() *util.CQ { return p.ep.Queues.Rx }
 
-// SendCQ is the queue of completions of ops that are not receives.
+// SendCQ returns the queue of completions of ops other than receives.
 func (p Port) SendCQ() *util.CQ { return p.ep.Queues.Tx }
 
-// Source is the peer's number for completions.
+// Source returns the peer's address number for completions.
 func (p Port) Source() fabric.AVAddr { return p.ep.from() }
 
-// Domain is the endpoint's domain.
+// Domain returns the endpoint's domain.
 func (p Port) Domain() *Domain { return p.ep.domain }
 
-// Peer is the other end's address, empty before connected.
+// Peer returns the peer's address, or "" before the endpoint is connected.
 func (p Port) Peer() fabric.Addr { return p.ep.Peer() }
 
 // An extensions bounds the extension frames that wait to be sent.
 type extensions struct{ queued atomic.Int64 }
 
-// reserve makes room for a frame of n bytes, or reports false.
+// reserve makes room for a frame of n bytes. It returns false if there is none.
 func (e *extensions) reserve(n int) bool {
 	if e.queued.Add(int64(n)) > MaxExtensionQueue {
 		e.queued.Add(-int64(n))
@@ -127,7 +130,7 @@ func (e *extensions) reserve(n int) bool {
 	return true
 }
 
-// extension makes the job of an extension frame; it copies body.
+// extension returns the job that sends an extension frame. It copies body.
 func extension(kind uint8, body []byte) socket.Job {
 	return socket.Job{
 		H:    frame.Header{Kind: frame.KindExtension, Count: uint32(kind), Length: uint64(len(body))},
@@ -135,8 +138,8 @@ func extension(kind uint8, body []byte) socket.Job {
 	}
 }
 
-// A stagingPort is the Endpoint as its Stager sees it. Frames of the peer that reach device memory
-// are in writes.go, replies.go and answers.go.
+// A stagingPort is the interface of the Endpoint to its Stager. The peer's frames that access
+// device memory are handled in writes.go, replies.go and answers.go.
 type stagingPort struct{ ep *Endpoint }
 
 var _ staging.Port = stagingPort{}
@@ -175,7 +178,7 @@ func (o stagingPort) Cancel(p *staging.Piece) {
 	out.mu.Unlock()
 }
 
-// Ended ends the op of t. Remote data that did not go with its only piece is sent now.
+// Ended ends the op of x. If remote data was not sent with the only piece, Ended sends it now.
 func (o stagingPort) Ended(x *staging.Transfer) {
 	out := &o.ep.out
 	s := out.pending.at(x.ID)
@@ -190,7 +193,7 @@ func (o stagingPort) Ended(x *staging.Transfer) {
 	}
 }
 
-// Log logs what a device did wrong: peers get no more than an errno.
+// Log logs a device error. Peers get only an errno.
 func (o stagingPort) Log(what string, err error) {
 	ep := o.ep
 	ep.cfg.log(slog.LevelWarn, what, "provider", ep.cfg.Info.Provider, "peer", ep.peer, "err", err)

@@ -16,28 +16,28 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// keepEntries is how long a list of segments may grow and still be kept for the next frame.
+// keepEntries is the largest capacity of a segment list that is kept for the next frame.
 const keepEntries = 8 << 10
 
-// A reply is the payload that a peer reads.
+// A reply is the payload of one read of the peer.
 type reply struct {
 	mr      *regions.MR
 	iov     []sys.Iovec
 	entries int
-	result  []byte // of atomic ops: where iov points
+	result  []byte // result of an atomic op; iov points to it
 
-	// Of device memory: where iov points, and what the Stager's answer needs.
+	// For device memory: the buffer that iov points to, and the state for the Stager's answer.
 	buf    staging.Buffer
 	from   *channel
 	ticket uint32
 	flags  uint16
 }
 
-// Iovecs is the payload; see socket.Reply.
+// Iovecs returns the payload; see socket.Reply.
 func (r *reply) Iovecs() []sys.Iovec { return r.iov }
 
-// A replies answers the peer's reads and atomics that arrive on a channel. It has the pending
-// replies and their credit.
+// A replies answers the peer's reads and atomics that arrive on one channel. It holds the pending
+// replies and counts their credit.
 type replies struct {
 	c       *channel
 	reads   atomic.Int64
@@ -45,12 +45,12 @@ type replies struct {
 
 	mu      sync.Mutex // protects what follows
 	spare   []*reply
-	serving []*reply // hold their region open
+	serving []*reply // replies that hold a region open
 }
 
-// open takes a reply to an op with n segments, unless the peer has asked for more than it may.
+// open returns a reply for an op with n segments, or an error if the peer exceeds its credit.
 func (o *replies) open(n int, peer fabric.Addr) (*reply, error) {
-	// Twice the sender's credit: it may use credit again before the reply here has ended.
+	// Twice the sender's credit: the peer may reuse credit before the reply here has ended.
 	if o.reads.Add(1) > 2*frame.MaxReads || o.entries.Add(int64(n)) > 2*frame.MaxReadSegments {
 		return nil, frame.ProtocolErr("more pending reads of %s than allowed", peer)
 	}
@@ -59,7 +59,7 @@ func (o *replies) open(n int, peer fabric.Addr) (*reply, error) {
 	return r, nil
 }
 
-// take returns a spare reply, or a new one.
+// take returns a spare reply or a new one.
 func (o *replies) take() *reply {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -71,7 +71,7 @@ func (o *replies) take() *reply {
 	return &reply{}
 }
 
-// serve notes that r holds mr open.
+// serve records that r holds mr open.
 func (o *replies) serve(r *reply, mr *regions.MR) {
 	o.mu.Lock()
 	r.mr = mr
@@ -79,7 +79,7 @@ func (o *replies) serve(r *reply, mr *regions.MR) {
 	o.mu.Unlock()
 }
 
-// end releases the region, if r has one, and gives the read's credit back.
+// end releases the region of r, if any, and returns the credit of the read.
 func (o *replies) end(r *reply) {
 	if r.mr != nil {
 		r.mr.Release()
@@ -131,7 +131,7 @@ func (o *replies) read(in *socket.Incoming) error {
 		if h.Length > 0 && mr.Buffer().Kind != fabric.MemHost {
 			errno := o.openStaged(h, r, mr)
 			if errno == 0 {
-				return nil // the stager answers
+				return nil // the Stager sends the reply
 			}
 			o.end(r)
 			j.Reply, j.H.Length, j.H.Data = nil, 0, uint64(errno)
@@ -142,8 +142,8 @@ func (o *replies) read(in *socket.Incoming) error {
 	return nil
 }
 
-// atomic executes a peer's atomic op. The answer is an ack, or a reply with what was there
-// before, under the credit of reads.
+// atomic executes an atomic op of the peer. It answers with an ack, or with a reply that has the
+// old value. The reply counts against the credit for reads.
 func (o *replies) atomic(in *socket.Incoming) error {
 	h := &in.H
 	code, ticket, n := frame.AtomicCode(h.Count), h.Ticket, h.Length
@@ -182,7 +182,7 @@ func (o *replies) atomic(in *socket.Incoming) error {
 	return nil
 }
 
-// execute checks the claim and does the op. It does not wait.
+// execute checks the request and performs the op. It does not block.
 func (o *replies) execute(h *frame.Header, operand, compare, result []byte) fabric.Errno {
 	code := frame.AtomicCode(h.Count)
 	mr, err := o.c.ep.domain.regions.Acquire(fabric.RegionKey{ID: h.Region, Secret: h.Secret}, code.Access())
@@ -206,7 +206,7 @@ func (o *replies) execute(h *frame.Header, operand, compare, result []byte) fabr
 	return 0
 }
 
-// openStaged leaves a read of device memory, in r.iov, to the Stager.
+// openStaged prepares a read of device memory, in r.iov, for the Stager.
 func (o *replies) openStaged(h *frame.Header, r *reply, mr *regions.MR) fabric.Errno {
 	r.from, r.ticket, r.flags = o.c, h.Ticket, h.Flags&frame.FlagChecksum|o.c.ep.cfg.checksumFlag()
 	iov := r.iov
@@ -218,7 +218,7 @@ func (o *replies) openStaged(h *frame.Header, r *reply, mr *regions.MR) fabric.E
 	return 0
 }
 
-// Reply sends the bytes of b, or errno, to the peer that reads.
+// Reply sends the bytes of b, or errno, to the reading peer.
 func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
 	c := r.from
 	j := socket.Job{H: frame.Header{Kind: frame.KindReply, Ticket: r.ticket, Flags: r.flags}}
@@ -234,5 +234,5 @@ func (r *reply) Reply(b staging.Buffer, errno fabric.Errno) {
 	c.Kick()
 }
 
-// Drop ends the reply with its connection.
+// Drop ends the reply when the connection ends.
 func (r *reply) Drop() { r.from.replies.end(r) }

@@ -9,17 +9,18 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// A sends is the sending side of messages. Messages stay in order since only one large one is under
-// way, and nothing overtakes it. Guarded by outbound.mu.
+// A sends is the sending side of messages. Only one large message is in progress at a time and no
+// message overtakes it, so messages stay in order. Guarded by outbound.mu.
 type sends struct {
 	waiting  queue.FIFO[*pendingOp] // issued, waiting for credit or for an offer's body
-	offer    *pendingOp             // offered, the body is not queued yet
+	offer    *pendingOp             // offered; its body is not queued yet
 	sent     uint64                 // cost of all eager messages sent
-	consumed uint64                 // as much of it as the peer says is consumed
-	turned   bool                   // messages go by the wire
+	consumed uint64                 // cost of eager messages that the peer has reported as consumed
+	turned   bool                   // messages use the wire
 }
 
-// issueSend reports false if the message must wait: behind an offer, or for credit. With o.mu held.
+// issueSend issues a message. It returns false if the message must wait for credit or behind an
+// offer. The caller holds o.mu.
 func (o *outbound) issueSend(s *pendingOp, t *todo) bool {
 	q := &o.sends
 	if q.offer != nil {
@@ -44,15 +45,15 @@ func (o *outbound) issueSend(s *pendingOp, t *todo) bool {
 	return true
 }
 
-// unsent takes back the cost of an eager message that was not sent.
+// unsent subtracts the cost of an eager message that was not sent.
 func (o *outbound) unsent(s *pendingOp) {
 	o.mu.Lock()
 	o.sends.sent -= s.n + eagerCost
 	o.mu.Unlock()
 }
 
-// pulled sends the body of our offer s, which the peer asks for on channel c, and issues what
-// waited behind it.
+// pulled sends the body of our offer s, which the peer pulls on channel c, and issues the messages
+// that waited behind it.
 func (o *outbound) pulled(c *channel, s *pendingOp, h *frame.Header) error {
 	var t todo
 	o.mu.Lock()
@@ -73,12 +74,12 @@ func (o *outbound) pulled(c *channel, s *pendingOp, h *frame.Header) error {
 	return nil
 }
 
-// credited takes the peer's report on channel c that it consumed messages of a cost in all.
+// credited handles a credit frame on channel c: the peer has consumed messages of this total cost.
 func (o *outbound) credited(c *channel, cost uint64) error {
 	var t todo
 	q := &o.sends
 	o.mu.Lock()
-	// A report on the socket may be older than one that came on the wire.
+	// A credit frame on the socket may be older than one on the wire.
 	late := o.ep.channels.wire.Load() != nil && !c.IsWire()
 	if cost < q.consumed && !late || cost > q.sent {
 		o.mu.Unlock()
@@ -91,8 +92,8 @@ func (o *outbound) credited(c *channel, cost uint64) error {
 	return nil
 }
 
-// turnToWire sends messages by the wire from now on, if there is one, unless the body of a message
-// must still go by the socket. With o.mu held.
+// turnToWire makes messages use the wire from now on, if there is one. It waits if the body of a
+// message must still be sent on the socket. The caller holds o.mu.
 func (o *outbound) turnToWire(t *todo) {
 	if o.sends.turned || o.sends.offer != nil || o.ep.channels.wire.Load() == nil {
 		return
@@ -103,7 +104,7 @@ func (o *outbound) turnToWire(t *todo) {
 	t.kick(first)
 }
 
-// messageChannel is where messages go. With o.mu held.
+// messageChannel returns the channel that messages are sent on. The caller holds o.mu.
 func (o *outbound) messageChannel() *channel {
 	if o.sends.turned {
 		return o.ep.channels.wire.Load()

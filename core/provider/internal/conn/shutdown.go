@@ -14,25 +14,26 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// farewellWait is how long the peer has to take our goodbye and close, before the sockets are cut.
+// farewellWait is how long the peer may take to read our goodbye and close. After that, the sockets
+// are cut.
 const farewellWait = 300 * time.Millisecond
 
-// A shutdown is how a connection ends: once, by the first cause, in the order of teardown.
+// A shutdown ends a connection once, with the first cause, in the order of teardown.
 type shutdown struct {
 	ep               *Endpoint
-	users            atomic.Int64  // calls inside Submit and the like
-	ended            atomic.Bool   // no new ones are let in
-	vacant           chan struct{} // the last user left after the end
-	over             chan struct{} // closed at the end: what waits inside gives up
-	quit             chan struct{} // closed when writers have to go
-	done             chan struct{} // closed when all is undone
+	users            atomic.Int64  // calls inside Submit and similar methods
+	ended            atomic.Bool   // Enter refuses new users
+	vacant           chan struct{} // signaled when the last user has left after the end
+	over             chan struct{} // closed at the end, to wake blocked users
+	quit             chan struct{} // closed when writers must return
+	done             chan struct{} // closed when teardown is complete
 	readers, writers sync.WaitGroup
 	once             sync.Once
 	cause            error
-	final            *finalFrame // of FailWith before there was a connection; under outbound.mu
+	final            *finalFrame // of a FailWith before the connection was made; under outbound.mu
 }
 
-// A finalFrame is an extension frame that the peer gets before the end, and the cause of the end.
+// A finalFrame is an extension frame sent to the peer before the end, and the cause of the end.
 type finalFrame struct {
 	cause error
 	frame socket.Job
@@ -46,7 +47,8 @@ func (f *shutdown) init(ep *Endpoint) {
 
 func (f *shutdown) isEnded() bool { return f.ended.Load() }
 
-// Enter counts a user, which must Leave, unless the connection ended. Users may enter again.
+// Enter counts a user and returns true, or returns false if the connection has ended. After true,
+// the caller must call Leave. Users may call Enter again.
 func (f *shutdown) Enter() bool {
 	f.users.Add(1)
 	if !f.ended.Load() {
@@ -56,7 +58,7 @@ func (f *shutdown) Enter() bool {
 	return false
 }
 
-// Leave ends what Enter began.
+// Leave undoes Enter.
 func (f *shutdown) Leave() {
 	if f.users.Add(-1) == 0 && f.ended.Load() {
 		select {
@@ -66,17 +68,18 @@ func (f *shutdown) Leave() {
 	}
 }
 
-// waitUsers waits until the last user left. After the end.
+// waitUsers waits until the last user has left. Call it after the end.
 func (f *shutdown) waitUsers() {
 	for f.users.Load() != 0 {
 		<-f.vacant
 	}
 }
 
-// fail ends the connection with err as its cause; the first cause counts. It returns at once.
+// fail ends the connection with err as its cause; the first cause counts. It does not block.
 func (ep *Endpoint) fail(err error) { ep.shutdown.begin(err, false) }
 
-// beginWith begins the end with a last frame, or leaves that to launch.
+// beginWith starts the shutdown with a final frame. If the connection is still being made, launch
+// does that.
 func (f *shutdown) beginWith(w *finalFrame) {
 	out := &f.ep.out
 	out.mu.Lock()
@@ -90,8 +93,8 @@ func (f *shutdown) beginWith(w *finalFrame) {
 	}
 }
 
-// begin begins the end; the first cause counts. It returns at once. In good order, the peer gets
-// last and a goodbye before the sockets are cut.
+// begin starts the shutdown; the first cause counts. It does not block. If goodOrder is set, the
+// peer gets last and a goodbye before the sockets are cut.
 func (f *shutdown) begin(cause error, goodOrder bool, last ...socket.Job) {
 	f.once.Do(func() {
 		f.cause = cause
@@ -103,13 +106,13 @@ func (f *shutdown) begin(cause error, goodOrder bool, last ...socket.Job) {
 		if f.ep.out.launched {
 			go f.teardown(goodOrder, last)
 		} else {
-			go f.teardownEarly() // launch will see that there is nothing to begin
+			go f.teardownEarly() // launch checks whether the connection has ended
 		}
 	})
 }
 
-// teardown takes the connection apart: first all that could touch an op's memory, then the ops,
-// then the queues.
+// teardown takes the connection apart in this order: everything that could access an op's memory,
+// the ops, the queues.
 func (f *shutdown) teardown(goodOrder bool, last []socket.Job) {
 	ep := f.ep
 	if ep.poller != nil {
@@ -139,12 +142,12 @@ func (f *shutdown) teardown(goodOrder bool, last []socket.Job) {
 	close(f.done)
 }
 
-// stuckAfter is how long a call on memory of a program may still take once its connection has
+// stuckAfter is how long a system call on memory of the program may take after the connection has
 // ended.
 const stuckAfter = 500 * time.Millisecond
 
 // awaitChannels waits until all goroutines have left the channels. It calls stuck for each channel
-// with one that is blocked in a call on memory of the program.
+// with a goroutine that is blocked in a system call on memory of the program.
 func (f *shutdown) awaitChannels(all []*channel, stuck func()) {
 	gone := make(chan struct{})
 	go func() {
@@ -167,7 +170,7 @@ func (f *shutdown) awaitChannels(all []*channel, stuck func()) {
 	}
 }
 
-// teardownEarly ends what was submitted before there was a connection.
+// teardownEarly ends the ops that were submitted before the connection was made.
 func (f *shutdown) teardownEarly() {
 	f.waitUsers()
 	if f.ep.feed != nil {
@@ -176,8 +179,8 @@ func (f *shutdown) teardownEarly() {
 	close(f.done)
 }
 
-// sayGoodbye queues the last frame on each channel, on the first socket behind some others, in
-// place of all that was not begun. It waits a little for the peer to close.
+// sayGoodbye replaces all jobs that were not started with the goodbye on each channel. On the first
+// socket, it sends others before the goodbye. It waits up to farewellWait for the peer to close.
 func (f *shutdown) sayGoodbye(others []socket.Job) {
 	bye := socket.Job{H: frame.Header{Kind: frame.KindGoodbye}}
 	for _, c := range f.ep.channels.all() { // the wire first
@@ -206,7 +209,7 @@ func (f *shutdown) sayGoodbye(others []socket.Job) {
 	}
 }
 
-// flush ends every op with the cause. Nobody else uses them any more.
+// flush ends every op with the cause. No other goroutine uses the ops.
 func (f *shutdown) flush() {
 	ep := f.ep
 	errno, detail := fabric.ErrnoOf(f.cause), f.cause.Error()
@@ -221,7 +224,7 @@ func (f *shutdown) flush() {
 	ep.unspace()
 }
 
-// report puts the end into the log and the event queue.
+// report writes the end to the log and to the event queue.
 func (f *shutdown) report() {
 	ep := f.ep
 	level := slog.LevelDebug
@@ -244,7 +247,7 @@ func (ep *Endpoint) Shutdown() error {
 	return nil
 }
 
-// Close ends the connection and every op; see fabric.Endpoint.
+// Close ends the connection and all its ops; see fabric.Endpoint.
 func (ep *Endpoint) Close() error {
 	if !ep.State.Close() {
 		return nil

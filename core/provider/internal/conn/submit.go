@@ -71,7 +71,7 @@ func (ep *Endpoint) submit(op *fabric.Op, t *todo) error {
 	return ep.out.add(op, n, key, size, on, t)
 }
 
-// mayTake is nil if an op of this kind may be submitted now. The causes come bare.
+// mayTake returns nil if an op of this kind may be submitted now. Its errors are bare causes.
 func (ep *Endpoint) mayTake(kind fabric.OpKind) error {
 	if !ep.carries {
 		return ep.State.Submit(kind)
@@ -82,8 +82,8 @@ func (ep *Endpoint) mayTake(kind fabric.OpKind) error {
 	return ep.State.SubmitEarly()
 }
 
-// add makes a checked op pending: n is its length, key its remote region of size bytes, on the
-// device of its memory. The room in the queue is reserved.
+// add makes a checked op pending. n is the op's length in bytes, key its remote region of size
+// bytes, and on the device of its local memory. The caller has reserved room in the queue.
 func (o *outbound) add(op *fabric.Op, n uint64, key fabric.RegionKey, size uint64, on *device.Staging, t *todo) error {
 	o.mu.Lock()
 	s := o.pending.take()
@@ -110,8 +110,8 @@ func (o *outbound) add(op *fabric.Op, n uint64, key fabric.RegionKey, size uint6
 	return nil
 }
 
-// admit takes a new op: it is issued, or waits behind a fence or for the connection. It reports
-// whether the caller must offer the op to the DataPath. With o.mu held.
+// admit handles a new op: it issues the op, or holds it behind a fence or until the connection is
+// made. It reports whether the caller must offer the op to the DataPath. The caller holds o.mu.
 func (o *outbound) admit(s *pendingOp, t *todo) (direct bool) {
 	if !o.launched || o.fences.held.Len() > 0 || o.fences.blocks(s) {
 		o.fences.held.Push(s)
@@ -120,7 +120,7 @@ func (o *outbound) admit(s *pendingOp, t *todo) (direct bool) {
 	return o.issue(s, t)
 }
 
-// issue begins an op. With o.mu held.
+// issue starts an op. The caller holds o.mu.
 func (o *outbound) issue(s *pendingOp, t *todo) (direct bool) {
 	o.fences.inFlight++
 	switch ep := o.ep; {
@@ -136,14 +136,15 @@ func (o *outbound) issue(s *pendingOp, t *todo) (direct bool) {
 	return false
 }
 
-// offer gives an issued read or write to the DataPath, else to the stream.
+// offer passes an issued read or write to the DataPath. If the DataPath declines it, the op uses
+// the stream.
 func (o *outbound) offer(s *pendingOp) {
 	if !o.ep.path.RMA(s.ticket(), &s.op, s.key) {
 		o.stream(s, false)
 	}
 }
 
-// stream sends an op that was issued through the stream; of a notice only the remote data goes.
+// stream sends an issued op on the stream. If notice is set, it sends only the remote data.
 func (o *outbound) stream(s *pendingOp, notice bool) {
 	var t todo
 	o.mu.Lock()
@@ -153,8 +154,8 @@ func (o *outbound) stream(s *pendingOp, notice bool) {
 	o.run(&t)
 }
 
-// handOff gives the waiting messages to the DataPath. Only one goroutine does so at a time; the
-// others leave theirs to it. flush ends what is left at the end of the connection.
+// handOff passes the waiting messages to the DataPath. Only one goroutine does so at a time; others
+// leave their messages to it. At the end of the connection, flush ends the remaining ones.
 func (o *outbound) handOff() {
 	h := &o.handoff
 	o.mu.Lock()

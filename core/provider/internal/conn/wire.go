@@ -13,29 +13,29 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// A Wire carries short frames beside the sockets: messages, atomic ops, remote data, and their
-// answers. The sockets stay for the DataPath's own frames, for what is long, and to report the
-// peer's end.
+// A Wire carries short frames without the sockets: messages, atomic ops, remote data, and their
+// answers. The sockets still carry the DataPath's own frames and long frames, and they report the
+// end of the peer.
 //
 //	side with a wire          the peer
-//	        ── socket: turn ─────▶      all messages of the socket are before it
-//	        ── wire: messages ───▶      are taken once the turn has come
+//	         ── socket: turn ─────▶      all messages of the socket precede it
+//	         ── wire: messages ───▶      accepted once the turn has arrived
 //
-// Nothing else is ordered between the socket and the wire, so nothing else waits for the turn. The
-// goodbye of socket 0 says whether one comes on the wire, too.
+// No other frames are ordered between the socket and the wire, so no other frames wait for the
+// turn. The goodbye on socket 0 says whether the wire has one, too.
 type Wire = socket.Wire
 
 const (
-	// wireIndex is the wire's among the channels.
+	// wireIndex is the index of the wire's channel.
 	wireIndex = frame.MaxLinks
-	// wireLate is how long the wire's goodbye may come after the end of the sockets.
+	// wireLate is how long the wire's goodbye may arrive after the end of the sockets.
 	wireLate = time.Second
 )
 
-// A channels has the channels of an endpoint: one for each socket, and that of the wire.
+// A channels has the channels of an endpoint: one for each socket, and one for the wire.
 type channels struct {
 	sockets []*channel              // constant once the connection is made
-	wire    atomic.Pointer[channel] // once the DataPath has one
+	wire    atomic.Pointer[channel] // set once the DataPath has added a wire
 }
 
 // all returns the wire, if there is one, and the sockets.
@@ -53,7 +53,7 @@ func (s *channels) at(i int) *channel {
 	return s.sockets[i]
 }
 
-// short is where short frames without an order go.
+// short returns the channel for short frames that need no order.
 func (s *channels) short() *channel {
 	if w := s.wire.Load(); w != nil {
 		return w
@@ -61,7 +61,7 @@ func (s *channels) short() *channel {
 	return s.sockets[0]
 }
 
-// lightest is the socket with the fewest bytes queued.
+// lightest returns the socket with the fewest bytes queued.
 func (s *channels) lightest() *channel {
 	best := s.sockets[0]
 	least := best.Queued()
@@ -73,8 +73,8 @@ func (s *channels) lightest() *channel {
 	return best
 }
 
-// forRead is the socket with the fewest bytes asked for that has credit for a reply to an op with n
-// remote segments, or nil. With outbound.mu held.
+// forRead returns a socket that has credit for a reply to an op with n remote segments, or nil. It
+// chooses the one with the fewest bytes requested. The caller holds outbound.mu.
 func (s *channels) forRead(n int) *channel {
 	var best *channel
 	for _, c := range s.sockets {
@@ -85,7 +85,8 @@ func (s *channels) forRead(n int) *channel {
 	return best
 }
 
-// AddWire gives the connection a wire, once; see Wire. WireCame and WireRoom may then be called.
+// AddWire gives the connection a wire, once; see Wire. The DataPath may call WireCame and WireRoom
+// afterwards.
 func (p Port) AddWire(w Wire) {
 	ep := p.ep
 	if !ep.shutdown.Enter() {
@@ -96,7 +97,7 @@ func (p Port) AddWire(w Wire) {
 	c.Stream = socket.NewWire(c, &ep.env, w)
 	var t todo
 	ep.out.mu.Lock()
-	if !ep.shutdown.isEnded() { // teardown comes after out.mu, and waits for both
+	if !ep.shutdown.isEnded() { // teardown runs after out.mu is released and waits for both goroutines
 		ep.channels.wire.Store(c)
 		c.start(c.readWire)
 		ep.out.turnToWire(&t)
@@ -105,14 +106,15 @@ func (p Port) AddWire(w Wire) {
 	ep.out.run(&t)
 }
 
-// WireRoom sends what the wire had no room for.
+// WireRoom sends the bytes for which the wire had no room.
 func (p Port) WireRoom() {
 	if c := p.ep.channels.wire.Load(); c != nil {
 		c.Stream.WireRoom()
 	}
 }
 
-// WireCame takes what came on the wire, on the caller's goroutine as far as it need not wait.
+// WireCame reads the bytes that arrived on the wire, on the caller's goroutine as far as that does
+// not block.
 func (p Port) WireCame() {
 	c := p.ep.channels.wire.Load()
 	if c == nil || !p.ep.shutdown.Enter() {
@@ -122,14 +124,15 @@ func (p Port) WireCame() {
 	c.Stream.WireCame()
 }
 
-// readWire takes what comes on the wire until the connection ends.
+// readWire reads from the wire until the connection ends.
 func (c *channel) readWire() {
 	if err := c.ReadWire(); err != nil {
 		c.ep.fail(err)
 	}
 }
 
-// onTurn lets the messages of the wire in. It may come before this side has its end.
+// onTurn accepts messages on the wire from now on. It may arrive before this side has its end of
+// the wire.
 func (c *channel) onTurn() error {
 	if c.ep.path == nil || c.index != 0 || c.ep.inbox.turned.Swap(true) {
 		return frame.ProtocolErr("switch of %s to a ring that does not exist", c.ep.peer)
@@ -140,7 +143,7 @@ func (c *channel) onTurn() error {
 	return nil
 }
 
-// inTurn returns an error unless messages may come on this channel now.
+// inTurn returns an error if messages may not arrive on this channel now.
 func (c *channel) inTurn() error {
 	turned := c.ep.inbox.turned.Load()
 	switch {
@@ -152,12 +155,12 @@ func (c *channel) inTurn() error {
 	return nil
 }
 
-// onGoodbye ends the connection with the goodbye of the last channel.
+// onGoodbye ends the connection once the goodbyes of all channels have arrived.
 func (c *channel) onGoodbye(h *frame.Header) error {
 	c.goodbye = true
 	all := c.ep.goodbyes.came(c, h)
 	if !c.IsWire() && c.index == 0 && !c.ep.inbox.turned.Swap(true) {
-		if w := c.ep.channels.wire.Load(); w != nil { // no message of the socket comes any more
+		if w := c.ep.channels.wire.Load(); w != nil { // no more messages will arrive on the socket
 			w.Notify()
 		}
 	}
@@ -172,10 +175,10 @@ type goodbyes struct {
 	mu        sync.Mutex // protects what follows
 	sockets   int
 	wire      bool
-	wantsWire bool // one comes on the wire
+	wantsWire bool // the wire will have a goodbye, too
 }
 
-// came counts the goodbye h on c, and reports whether it was the last one.
+// came counts the goodbye h on c and reports whether it was the last one.
 func (g *goodbyes) came(c *channel, h *frame.Header) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -188,16 +191,16 @@ func (g *goodbyes) came(c *channel, h *frame.Header) bool {
 	return g.sockets == len(c.ep.channels.sockets) && (g.wire || !g.wantsWire)
 }
 
-// awaitsWire reports whether the goodbye on the wire is still to come.
+// awaitsWire reports whether the goodbye on the wire has not arrived yet.
 func (g *goodbyes) awaitsWire() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.wantsWire && !g.wire
 }
 
-// awaitWire runs at the end of a socket on which the peer said goodbye. What is left on the wire
-// has come, or comes soon. If the goodbye on the wire stays away, the peer has cut the connection
-// after its goodbye on the socket, which is an orderly end, too.
+// awaitWire runs at the end of a socket on which the peer said goodbye. The remaining bytes of the
+// wire have arrived or will arrive soon. If the goodbye on the wire does not arrive, the peer cut
+// the connection after its goodbye on the socket. That is also an orderly end.
 func (ep *Endpoint) awaitWire() {
 	for ep.goodbyes.awaitsWire() {
 		select {
@@ -210,6 +213,6 @@ func (ep *Endpoint) awaitWire() {
 			ep.fail(fmt.Errorf("%s shut down: %w", ep.peer, fabric.ErrShutdown))
 			return
 		}
-		w.Notify() // the program may have made room since
+		w.Notify() // the program may have made room in the meantime
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A writes executes the peer's writes that arrive on a channel. Its state is that of the write that
-// arrives now. It belongs to the reader of the channel, but for holds.
+// A writes executes the peer's writes that arrive on one channel. Its state describes the write
+// that is arriving. Only the channel's reader uses it, except for holds.
 type writes struct {
 	c       *channel
 	mr      *regions.MR    // held open
 	errno   fabric.Errno   // the answer
-	stuck   bool           // it waited for room for its completion
-	landing *staging.Piece // of a write to device memory: it has mr
+	stuck   bool           // the write had to wait for room for its completion
+	landing *staging.Piece // for a write to device memory: the piece owns mr
 
-	holds atomic.Pointer[regions.MR] // the region that payload arrives in
+	holds atomic.Pointer[regions.MR] // the region that the payload is written to
 }
 
 var _ staging.Writer = (*writes)(nil)
 
-// begin takes a write and says where its payload goes.
+// begin starts a write and sets where its payload goes.
 func (w *writes) begin(in *socket.Incoming) error {
 	h := &in.H
 	w.errno, w.stuck = 0, false
@@ -66,7 +66,8 @@ func (w *writes) begin(in *socket.Incoming) error {
 	return nil
 }
 
-// end ends a write whose bytes are visible: the completion that it asked for, then the answer.
+// end ends a write whose bytes are visible: it pushes the completion that the write asked for and
+// then answers.
 func (w *writes) end(in *socket.Incoming) error {
 	h := &in.H
 	if w.landing != nil {
@@ -95,13 +96,13 @@ func (w *writes) end(in *socket.Incoming) error {
 			return socket.ErrNoRoom
 		}
 		if w.stuck {
-			w.c.ep.inbox.wake() // room is signaled once, and readers of other sockets may wait for it, too
+			w.c.ep.inbox.wake() // room is signaled once, but other readers may wait for it, too
 		}
 	}
 	return w.c.Ack(h.Ticket, w.errno)
 }
 
-// written is the memory of a write whose claim holds.
+// written returns the memory of a write whose claim was accepted.
 func (w *writes) written(in *socket.Incoming) []sys.Iovec {
 	iov := in.Scratch(len(in.Segs))
 	for _, s := range in.Segs {
@@ -112,7 +113,8 @@ func (w *writes) written(in *socket.Incoming) []sys.Iovec {
 	return iov
 }
 
-// beginLanding makes the payload of a write, whose memory is in dst, arrive in a buffer.
+// beginLanding redirects the payload of a write to device memory, listed in in.Dst, to a staging
+// buffer.
 func (w *writes) beginLanding(in *socket.Incoming) error {
 	h := &in.H
 	mr := w.mr
@@ -127,14 +129,14 @@ func (w *writes) beginLanding(in *socket.Incoming) error {
 	mr.Release()
 	w.mr, in.Dst = nil, nil
 	if errors.Is(err, device.ErrBusy) {
-		return socket.ErrNoBuffer // and the claim is checked again
+		return socket.ErrNoBuffer // the reader calls begin again, which checks the claim again
 	}
 	w.c.logDevice(err)
 	w.errno, in.Drop = staging.Errno(err), h.WireLen()
 	return nil
 }
 
-// endLanding leaves a write whose payload arrived to the Stager.
+// endLanding passes a write whose payload has arrived to the Stager.
 func (w *writes) endLanding(in *socket.Incoming) error {
 	h := &in.H
 	if in.Compressed() {
@@ -153,7 +155,8 @@ func (w *writes) endLanding(in *socket.Incoming) error {
 	return nil
 }
 
-// Landed pushes the completion that a peer's write asked for, and answers it; see staging.Writer.
+// Landed pushes the completion that a peer's write asked for and answers the write; see
+// staging.Writer.
 func (w *writes) Landed(h *frame.Header, errno fabric.Errno) bool {
 	if errno == 0 && h.Flags&frame.FlagRemoteData != 0 {
 		done := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: w.c.ep.from(), Len: h.Length, Data: h.Data}
@@ -174,7 +177,7 @@ func (w *writes) holding(id uint64) bool {
 	return mr != nil && mr.Key().ID == id
 }
 
-// abandon releases what a write that did not arrive completely holds. The reader has stopped.
+// abandon releases what a partly received write holds. The reader has stopped.
 func (w *writes) abandon() {
 	if w.mr != nil {
 		w.mr.Release()
