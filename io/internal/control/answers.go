@@ -13,8 +13,8 @@ import (
 	"mori/io/internal/message"
 )
 
-// greet answers a Hello with the transports and a token for data connections, and returns who sent
-// it.
+// greet answers a Hello with the transports and a token for data connections. It returns the
+// identity of the sender.
 func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) {
 	var h message.Hello
 	if err := message.Decode(body, &h); err != nil {
@@ -49,8 +49,8 @@ func (s *Server) greet(c *clientConn, body []byte) (who identity.ID, err error) 
 	return who, message.Write(c, message.TypeWelcome, &w)
 }
 
-// admits returns why who gets no token: another engine has the key of this one, or the host
-// refuses.
+// admits returns why who gets no token, nil if it gets one. An engine gets none if it uses the key
+// of this one, or if the host refuses it.
 func (s *Server) admits(who identity.ID) error {
 	if who.Key == s.self.Key && who != s.self.ID() {
 		return fmt.Errorf("engine %q is this engine, so the peer cannot have its name: %w", s.self.Key, errs.ErrNotFound)
@@ -58,8 +58,8 @@ func (s *Server) admits(who identity.ID) error {
 	return s.host.Admits(who)
 }
 
-// authenticate has the sender of h sign for its identity, and exchanges proofs with it if there is
-// a secret.
+// authenticate makes the sender of h sign for its identity. If a secret is set, both sides exchange
+// proofs of it.
 func (s *Server) authenticate(c net.Conn, h *message.Hello) (*message.Challenge, error) {
 	self := s.self
 	switch {
@@ -135,7 +135,7 @@ func (s *Server) describeRegion(c net.Conn, body []byte) error {
 	return message.Write(c, message.TypeRegion, &reply)
 }
 
-// dropData closes the data connection of a token, which is invalid from then on.
+// dropData closes the data connection of a token and invalidates the token.
 func (s *Server) dropData(c net.Conn, body []byte) error {
 	var q message.Drop
 	if err := message.Decode(body, &q); err != nil {

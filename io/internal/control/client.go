@@ -18,9 +18,9 @@ import (
 	"mori/io/internal/serial"
 )
 
-// A Client asks one peer's Server. It connects when first needed, keeps the connection for the next
-// question, and connects again if the connection is dead. Safe for concurrent use: it asks one
-// question at a time.
+// A Client sends requests to one peer's Server. It connects when first needed, keeps the
+// connection, and connects again if the connection is dead. It is safe for concurrent use and sends
+// one request at a time.
 type Client struct {
 	self *Self
 	peer descriptor.Engine
@@ -31,19 +31,19 @@ type Client struct {
 	last time.Time
 }
 
-// Near says how a Client reaches a peer through the local socket of this host.
+// Near describes how a Client reaches a peer through the local socket of this host.
 type Near struct {
 	SameNode bool        // the peer is on this host
 	First    func() bool // whether to try the local socket before the network
 }
 
-// NewClient returns a client of the engine that peer describes. It does not connect.
+// NewClient returns a client for the engine that peer describes. It does not connect.
 func NewClient(self *Self, peer descriptor.Engine, near Near) *Client {
 	return &Client{self: self, peer: peer, near: near}
 }
 
-// ErrTurnedAway is the cause if the peer's control plane refuses, and will refuse each later
-// attempt.
+// ErrTurnedAway means that the peer's control plane refuses this engine, and will refuse every
+// later attempt.
 var ErrTurnedAway = fmt.Errorf("the peer's control plane refused the connection: %w", errs.ErrUnreachable)
 
 // Greet does the handshake on a new connection and returns the peer's transports and a token for
@@ -64,7 +64,7 @@ func Limit(ctx context.Context, timeout time.Duration) (context.Context, context
 	return context.WithCancel(ctx)
 }
 
-// Region asks whether a region is registered, and for its size.
+// Region returns whether a region is registered, and its size in bytes.
 func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bool, size uint64,
 	err error) {
 	var r message.Region
@@ -73,14 +73,14 @@ func (c *Client) Region(ctx context.Context, key descriptor.RegionKey) (known bo
 	return r.Known, r.Size, err
 }
 
-// Drop has the peer close the data connection of a token. When it returns nil, no byte of that
-// connection can land there any more.
+// Drop makes the peer close the data connection of a token. When it returns nil, that connection
+// can write no more bytes at the peer.
 func (c *Client) Drop(ctx context.Context, token []byte) error {
 	return c.request(ctx, message.TypeDrop, &message.Drop{Token: token}, message.TypeDropped,
 		&message.Dropped{})
 }
 
-// SendTags sends at most message.MostTags tags of transfers.
+// SendTags sends the tags of transfers, at most message.MostTags.
 func (c *Client) SendTags(ctx context.Context, all []message.Tag) error {
 	return c.request(ctx, message.TypeTags, &message.Tags{Packed: message.PackTags(all)},
 		message.TypeTagged, &message.Tagged{})
@@ -91,14 +91,15 @@ func (c *Client) Beat(ctx context.Context) error {
 	return c.request(ctx, message.TypeBeat, &message.Beat{}, message.TypeBeat, &message.Beat{})
 }
 
-// Close closes the connection. It waits for a question that has no answer yet.
+// Close closes the connection. It waits for a pending request.
 func (c *Client) Close() {
 	_ = c.mu.Lock(context.Background())
 	defer c.mu.Unlock()
 	c.disconnect()
 }
 
-// alone runs f with c.mu held. Its error says so if an earlier question has no answer in time.
+// alone runs f with c.mu held. Its error names the cause if an earlier request is not answered in
+// time.
 func (c *Client) alone(ctx context.Context, f func() error) error {
 	if err := c.mu.Lock(ctx); err != nil {
 		return fmt.Errorf("the control plane of %q has not answered an earlier request: %w (%w)",
@@ -108,7 +109,7 @@ func (c *Client) alone(ctx context.Context, f func() error) error {
 	return f()
 }
 
-// request asks over the open connection, and over a new one if that is dead.
+// request sends a request over the open connection, or over a new one if that is dead.
 func (c *Client) request(ctx context.Context, kind message.Type, q any, want message.Type,
 	answer any) error {
 	return c.alone(ctx, func() error { return c.askAgain(ctx, kind, q, want, answer) })
@@ -126,7 +127,7 @@ func (c *Client) askAgain(ctx context.Context, kind message.Type, q any, want me
 		return err
 	}
 	if err := c.ask(ctx, kind, q, want, answer); err != nil {
-		c.disconnect() // so that a late answer is not taken for that to the next question
+		c.disconnect() // so that a late answer is not mistaken for that of the next request
 		return fmt.Errorf("send a request to the control plane of %q: %w", c.peer.Key, err)
 	}
 	return nil
@@ -165,13 +166,12 @@ func (c *Client) ask(ctx context.Context, kind message.Type, q any, want message
 	return message.Decode(body, answer)
 }
 
-// MaxEvictions is how often a client tries again if the peer closes the connection without an
-// answer.
+// MaxEvictions is how often a client retries if the peer closes the connection without an answer.
 const MaxEvictions = 6
 
-// connect is attempt, and tries again with back-off if the peer closes the connection before the
-// handshake is complete: a peer under a flood of connections does so with the oldest. It needs c.mu
-// held.
+// connect calls attempt. It retries with back-off if the peer closes the connection before the
+// handshake is complete. A peer does that to its oldest connections when it receives too many.
+// connect needs c.mu held.
 func (c *Client) connect(ctx context.Context) (w *message.Welcome, err error) {
 	var pause admission.Backoff
 	for range MaxEvictions {
@@ -182,8 +182,8 @@ func (c *Client) connect(ctx context.Context) (w *message.Welcome, err error) {
 	return w, err
 }
 
-// evicted reports whether the peer closed the connection without an answer, or bytes were altered
-// in transit: another attempt may succeed.
+// evicted reports whether another attempt may succeed: the peer closed the connection without an
+// answer, or bytes were altered in transit.
 func evicted(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) ||

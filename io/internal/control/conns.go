@@ -8,9 +8,9 @@ import (
 	"mori/core/admission"
 )
 
-// The most control connections at once. Beyond a limit the least recently used connection of the
-// same sort is closed. So strangers compete with each other only, and peers that are registered
-// here and processes of this host have slots of their own.
+// Limits on the number of control connections. Beyond a limit, the least recently used connection
+// of the same kind is closed. So unregistered clients compete only with each other. Registered
+// peers and processes of this host have slots of their own.
 const (
 	maxUnfinished     = 512 // before their handshake is complete
 	maxUnfinishedHost = 256 // of these, from one address
@@ -21,7 +21,7 @@ const (
 	maxUnix           = 256 // over the local socket
 )
 
-// connSets are the control connections by sort.
+// connSets holds the control connections by kind.
 type connSets struct {
 	unfinished, unfinishedUnix, known, strangers, unix *admission.Set
 }
@@ -40,11 +40,11 @@ func newConnSets() connSets {
 type clientConn struct {
 	net.Conn
 	local bool           // over the local socket
-	in    *admission.Set // that it counts against
-	token []byte         // given with the Welcome; invalid once the connection ends
+	in    *admission.Set // the set that counts it
+	token []byte         // sent with the Welcome; invalid once the connection ends
 }
 
-// enter counts c against a set and closes the connection that leaves it for c.
+// enter counts c in a set and closes the connection that is evicted for c.
 func (c *clientConn) enter(s *admission.Set) {
 	if c.in != nil {
 		c.in.Remove(c.Conn)

@@ -19,8 +19,8 @@ import (
 // PortNone is the port of an engine that peers cannot reach, by convention of the public API.
 const PortNone = 1
 
-// attempt connects and does the handshake. If it succeeds, it leaves the connection open for
-// questions. It needs c.mu held.
+// attempt connects and does the handshake. If it succeeds, the connection stays open for requests.
+// It needs c.mu held.
 func (c *Client) attempt(ctx context.Context) (*message.Welcome, error) {
 	c.disconnect()
 	conn, addr, err := c.dial(ctx)
@@ -51,8 +51,8 @@ func (c *Client) attempt(ctx context.Context) (*message.Welcome, error) {
 	return w, nil
 }
 
-// dial finds the peer's control plane: on the network that its descriptor names, or on the socket
-// of engines without a network, if it is on this host.
+// dial connects to the peer's control plane on the network address of its descriptor, or on the
+// local socket if the peer is on this host.
 func (c *Client) dial(ctx context.Context) (conn net.Conn, addr string, err error) {
 	d := c.peer
 	addr, refusal := Addr(d)
@@ -84,8 +84,8 @@ func (c *Client) dial(ctx context.Context) (conn net.Conn, addr string, err erro
 		err, errs.ErrUnreachable)
 }
 
-// handshake says who this engine is and has the peer prove that it is the one of the descriptor. If
-// there is a secret, both prove that they have it.
+// handshake states this engine's identity and makes the peer prove that it is the engine of the
+// descriptor. If a secret is set, both prove that they have it.
 func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 	self, d := c.self, c.peer
 	nonce, err := message.NewNonce()
@@ -133,11 +133,11 @@ func (c *Client) handshake(ctx context.Context) (*message.Welcome, error) {
 // refuse sends the reason to the peer, so that both logs have it, and returns it.
 func (c *Client) refuse(err error) error {
 	c.self.Log.Warn("control plane: peer refused", "peer", c.peer.Key, "reason", err)
-	_ = message.Write(c.conn, message.TypeFailure, &message.Failure{Text: err.Error()}) // a courtesy
+	_ = message.Write(c.conn, message.TypeFailure, &message.Failure{Text: err.Error()}) // best effort
 	return err
 }
 
-// Addr returns where the control server of d is on the network. An engine without a host is on this
+// Addr returns the network address of the control server of d. An engine without a host is on this
 // machine.
 func Addr(d descriptor.Engine) (string, error) {
 	if d.Port <= PortNone || d.Port > 65535 {

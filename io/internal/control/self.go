@@ -10,8 +10,8 @@ import (
 	"mori/io/internal/identity"
 )
 
-// A Self is what an engine says of itself on the control plane, and what it proves that with. It
-// does not change once a Server or Client uses it.
+// A Self is an engine's identity on the control plane, with the keys that prove it. It does not
+// change once a Server or Client uses it.
 type Self struct {
 	Key         string
 	NodeID      string
@@ -25,10 +25,10 @@ type Self struct {
 	Handshake time.Duration
 }
 
-// DefaultHandshake is the limit of a handshake.
+// DefaultHandshake is the default time limit of a handshake.
 const DefaultHandshake = 5 * time.Second
 
-// idleLimit is when a Server closes the connection of a silent client.
+// idleLimit is the time after which a Server closes the connection of a silent client.
 const idleLimit = 60 * time.Second
 
 // ID returns the engine's identity.

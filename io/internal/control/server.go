@@ -18,8 +18,8 @@ import (
 	"mori/io/internal/message"
 )
 
-// A Server answers peers that want to open paths. If a client breaks the protocol, the server logs
-// the reason and closes that client's connection.
+// A Server answers peers that want to open paths. If a client violates the protocol, the server
+// logs the reason and closes that client's connection.
 type Server struct {
 	self   *Self
 	host   Host
@@ -30,19 +30,19 @@ type Server struct {
 	tokens tokens
 
 	mu     sync.Mutex
-	remote net.Listener // on a network; nil: none
-	local  net.Listener // reached from this host only; nil: none
+	remote net.Listener // on a network; nil if not bound
+	local  net.Listener // reached from this host only; nil if not bound
 }
 
-// NewServer returns a server that listens nowhere yet.
+// NewServer returns a server that does not listen yet.
 func NewServer(self *Self, host Host) *Server {
 	s := &Server{self: self, host: host, conns: newConnSets()}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	return s
 }
 
-// ListenTCP binds host:port, once. An empty host is the loopback address: an engine without a host
-// in its descriptor can be reached only from its own machine.
+// ListenTCP binds host:port, once. An empty host is the loopback address: an engine whose
+// descriptor has no host is reachable only from its own machine.
 func (s *Server) ListenTCP(host string, port int) error {
 	if host == "" {
 		host = "127.0.0.1"
@@ -55,7 +55,8 @@ func (s *Server) ListenLocal() error {
 	return s.listen(&s.local, "unix", localAddr(s.self.Incarnation))
 }
 
-// localAddr names the socket in the abstract namespace of Linux: it leaves no file behind.
+// localAddr returns the socket's name in the abstract namespace of Linux, which leaves no file
+// behind.
 func localAddr(incarnation uint64) string { return fmt.Sprintf("@mori-io-%016x", incarnation) }
 
 func (s *Server) listen(to *net.Listener, network, addr string) error {
@@ -77,7 +78,7 @@ func (s *Server) listen(to *net.Listener, network, addr string) error {
 	return nil
 }
 
-// Port returns the bound port, 0 if no network reaches the engine.
+// Port returns the bound port, 0 if the engine does not listen on a network.
 func (s *Server) Port() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +88,7 @@ func (s *Server) Port() int {
 	return s.remote.Addr().(*net.TCPAddr).Port
 }
 
-// Close closes the listeners and all connections, and waits until nobody is served any more.
+// Close closes the listeners and all connections, and waits until no client is served any more.
 func (s *Server) Close() {
 	s.stop()
 	s.mu.Lock()
@@ -100,8 +101,8 @@ func (s *Server) Close() {
 	s.wg.Wait()
 }
 
-// Redeem returns who may open a data connection with the ticket over the named transport. A ticket
-// is good once for each transport.
+// Redeem returns the engine that may open a data connection with the ticket over the named
+// transport. A ticket is valid once per transport.
 func (s *Server) Redeem(ticket []byte, transport string) (who identity.ID, ok bool) {
 	return s.tokens.redeem(ticket, transport)
 }
@@ -121,7 +122,7 @@ func (s *Server) accept(lis net.Listener, local bool) {
 				return
 			}
 			s.self.Log.Warn("control plane: accept", "error", err)
-			select { // most likely the process has no descriptors left: do not spin
+			select { // probably out of file descriptors: do not spin
 			case <-time.After(50 * time.Millisecond):
 			case <-s.ctx.Done():
 			}
@@ -138,7 +139,7 @@ func (s *Server) accept(lis net.Listener, local bool) {
 	}
 }
 
-// welcomed counts a client that has completed its handshake against the limit of its sort.
+// welcomed counts a client that has completed its handshake against the limit of its kind.
 func (s *Server) welcomed(c *clientConn, who identity.ID) {
 	switch {
 	case c.local:
@@ -150,7 +151,7 @@ func (s *Server) welcomed(c *clientConn, who identity.ID) {
 	}
 }
 
-// serve answers one client until it leaves, breaks the protocol, or falls silent.
+// serve answers one client until it disconnects, violates the protocol, or falls silent.
 func (s *Server) serve(c *clientConn) {
 	defer s.wg.Done()
 	defer func() {
@@ -194,7 +195,7 @@ func (s *Server) converse(c *clientConn) error {
 		switch {
 		case kind == message.TypeFailure:
 			err = refused(body)
-		case welcome && kind != message.TypeHello: // a Hello once: each further one would cost a token
+		case welcome && kind != message.TypeHello: // one Hello only: each further one would cost a token
 			if err = s.host.Admits(who); err == nil {
 				err = s.answer(c, who, kind, body)
 			}
@@ -216,7 +217,7 @@ func outOfTurn(kind message.Type) error {
 	return fmt.Errorf("unexpected control message of type %d: %w", kind, errs.ErrInvalid)
 }
 
-// refused is the error for a Failure that the client sent.
+// refused returns the error for a Failure that the client sent.
 func refused(body []byte) error {
 	var f message.Failure
 	if err := message.Decode(body, &f); err != nil {

@@ -16,9 +16,9 @@ const (
 	tagPatience = time.Second          // for the control plane to take a batch
 )
 
-// A TagQueue sends the tags of transfers to one peer. A goroutine that runs only while tags wait
-// sends them in batches. So a transfer with a tag waits for nothing, and one without pays nothing.
-// Tags that the peer does not take are dropped.
+// A TagQueue sends the tags of transfers to one peer. A goroutine sends them in batches and runs
+// only while tags are queued. So a tag does not delay its transfer, and a transfer without a tag
+// costs nothing here. Tags that the peer does not take are dropped.
 type TagQueue struct {
 	client *Client
 	ctx    context.Context        // done when the registration of the peer ends
@@ -49,7 +49,7 @@ func (q *TagQueue) Add(t message.Tag) {
 	}
 }
 
-// State returns how many tags wait, and how many were dropped so far.
+// State returns the number of queued tags and of tags dropped so far.
 func (q *TagQueue) State() (waiting int, dropped uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -71,7 +71,7 @@ func (q *TagQueue) send() {
 				"reason", err)
 		}
 		select {
-		case <-time.After(tagPause): // the next batch is fuller
+		case <-time.After(tagPause): // so that the next batch is fuller
 		case <-q.ctx.Done():
 		}
 	}

@@ -12,24 +12,25 @@ import (
 	"mori/io/internal/message"
 )
 
-// tokenLife is how long a token admits while the control connection that it was given over is open.
+// tokenLife is how long a token is valid while the control connection that it was issued over is
+// open.
 const tokenLife = 60 * time.Second
 
-// tokens are those that admit data connections. The zero value is ready.
+// tokens holds the tokens that admit data connections. The zero value is ready.
 type tokens struct {
 	mu  sync.Mutex
 	all map[string]token
 }
 
-// A token admits one peer's data connections for a while.
+// A token admits one peer's data connections for a limited time.
 type token struct {
 	who  identity.ID
 	born time.Time
 	used map[string]bool // by transport: a token admits one connection over each
 }
 
-// issue makes a token for who, unless admits has an error. A control connection gets one, so there
-// are no more tokens than connections.
+// issue makes a token for who, unless admits returns an error. Each control connection gets one, so
+// tokens cannot outnumber connections.
 func (k *tokens) issue(who identity.ID, admits func(identity.ID) error) ([]byte, error) {
 	raw := make([]byte, message.TokenLen)
 	if _, err := rand.Read(raw); err != nil {
@@ -38,7 +39,7 @@ func (k *tokens) issue(who identity.ID, admits func(identity.ID) error) ([]byte,
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err := admits(who); err != nil {
-		return nil, err // with mu held: revoke takes the token from an engine that is retired after this
+		return nil, err // with mu held, so that revoke also finds the token of an engine that is retired after this
 	}
 	if k.all == nil {
 		k.all = map[string]token{}
@@ -58,14 +59,15 @@ func (k *tokens) revoke(gone func(identity.ID) bool) {
 	}
 }
 
-// forget invalidates a token. Data connections that it has admitted stay.
+// forget invalidates a token. Data connections that it has admitted stay open.
 func (k *tokens) forget(raw []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.all, string(raw))
 }
 
-// redeem returns who may connect with the ticket over the named transport, once.
+// redeem returns the engine that may connect with the ticket over the named transport. It accepts a
+// ticket once per transport.
 func (k *tokens) redeem(ticket []byte, transport string) (who identity.ID, ok bool) {
 	if len(ticket) != message.TicketLen {
 		return identity.ID{}, false

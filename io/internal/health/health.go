@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 
-// Package health remembers which transports to a peer broke, and when to try them again.
+// Package health records which transports to a peer broke, and when to retry them.
 //
-// A transport that broke comes after the others for a while. It is tried again with exponential
+// A transport that broke is tried after the others for a while. It is retried with exponential
+// back-off, and its record is removed when a connection over it succeeds.
 // back-off, and forgotten when a connection over it succeeds.
 package health
 
@@ -12,7 +13,8 @@ import (
 	"time"
 )
 
-// How soon after it broke a transport is tried again, and the longest pause between attempts.
+// The pause before the first retry of a transport that broke, and the longest pause between
+// retries.
 const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
@@ -24,16 +26,16 @@ type Record struct {
 	broken map[string]*outage
 }
 
-// An outage is why a transport is not the first choice.
+// An outage records why and when a transport broke.
 type outage struct {
-	cause error // the last one
+	cause error // the latest cause
 	since time.Time
-	next  time.Time     // when to try it again
-	pause time.Duration // before the attempt after that
+	next  time.Time     // time of the next retry
+	pause time.Duration // pause before the retry after that
 }
 
-// Broke records that a connection over the transport broke. If several ops report it at once, it
-// counts once.
+// Broke records that a connection over the transport broke. Several ops that report it at once
+// count as one.
 func (r *Record) Broke(name string, cause error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -57,7 +59,7 @@ func (o *outage) postpone(now time.Time) {
 	o.pause = min(2*o.pause, lastPause)
 }
 
-// Recovered records that a connection over the transport was made.
+// Recovered records that a connection over the transport succeeded.
 func (r *Record) Recovered(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,7 +73,7 @@ func (r *Record) Broken(name string) bool {
 	return r.broken[name] != nil
 }
 
-// Reason says when and why the transport broke, "" if it did not.
+// Reason returns when and why the transport broke, "" if it did not.
 func (r *Record) Reason(name string) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,8 +85,8 @@ func (r *Record) Reason(name string) string {
 		time.Since(o.since).Round(time.Second), o.cause)
 }
 
-// Due reports whether it is time to try the transport again. If it is, the caller does so: the next
-// attempt is due after a longer pause.
+// Due reports whether it is time to retry the transport. If it returns true, the caller must retry:
+// the next retry is due after a longer pause.
 func (r *Record) Due(name string, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

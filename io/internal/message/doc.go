@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package message is the codec of the control plane: bytes in, values out. It does no I/O but Read
-// and Write of one message, and knows no engine.
+// Package message is the codec of the control plane. It does no I/O except Read and Write of one
+// message, and does not depend on an engine.
 //
 // # Messages
 //
@@ -17,15 +17,15 @@
 //	Proof: proof, signature                 ─▶
 //	                                        ◀─ Welcome: a token, transports, proof, signature
 //
-// A signature shows that its sender holds the private key of the engine that it names, whose
-// descriptor has the public one. A proof shows that its sender has the shared secret
-// (MORI_AUTH_SECRET), if there is one.
+// A signature shows that its sender holds the private key of the engine that it names. The public
+// key is in that engine's descriptor. A proof shows that its sender has the shared secret
+// (MORI_AUTH_SECRET), if one is set.
 //
 //   - Both cover the role of their sender and every field of the messages before them. Those of the
 //     Welcome cover all of the Welcome.
-//   - Nonces are fresh, so a recorded handshake cannot be used again.
+//   - Nonces are fresh, so a recorded handshake cannot be replayed.
 //   - Roles differ, so neither side's proof serves as the other's.
-//   - A data connection brings a Ticket: its token, and a signature over that and the transport.
+//   - A data connection sends a Ticket: its token, and a signature over the token and the transport.
 //
-// Nothing is encrypted: TLS does that.
+// The package encrypts nothing; TLS does.
 package message

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// MaxBytes bounds the body of a message.
+	// MaxBytes is the maximum size of a message's body, in bytes.
 	MaxBytes = 64 << 10
 
-	// HeaderBytes is what comes before the body. Its last four are the checksum.
+	// HeaderBytes is the size of the header. Its last four bytes are the checksum.
 	HeaderBytes = 9
 )
 
@@ -38,7 +38,7 @@ func Write(w io.Writer, kind Type, body any) error {
 	return err
 }
 
-// Frame returns a message with a body that is encoded already.
+// Frame returns a message with an encoded body.
 func Frame(kind Type, body []byte) []byte {
 	out := make([]byte, HeaderBytes, HeaderBytes+len(body))
 	out[0] = byte(kind)
@@ -47,8 +47,8 @@ func Frame(kind Type, body []byte) []byte {
 	return append(out, body...)
 }
 
-// ErrUnreadable is the cause if bytes are no message, or were altered in transit. A receiver does
-// not answer one: a client that gets no answer tries again.
+// ErrUnreadable means that bytes are not a message, or were altered in transit. A receiver does not
+// answer: a client without an answer retries.
 var ErrUnreadable = errors.New("unreadable control message")
 
 // Read receives one message. It does not trust the sender: it checks the length before it
@@ -81,8 +81,8 @@ func checksum(head, body []byte) uint32 {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Decode fills to from a body. It does not trust the sender: the length of the body bounds what it
-// allocates.
+// Decode decodes a body into to. It does not trust the sender: it allocates no more than the length
+// of the body.
 func Decode(body []byte, to any) error {
 	if err := decode.Unmarshal(body, to); err != nil {
 		return fmt.Errorf("decode control message: %w: %w", err, errs.ErrInvalid)

@@ -4,10 +4,10 @@
 
 package message
 
-// Version is that of the protocol. Both sides of a connection have the same one.
+// Version is the protocol version. Both sides of a connection must have the same one.
 const Version = 4
 
-// A Type says what the body of a message is.
+// A Type is the kind of a message's body.
 type Type byte
 
 // The types.
@@ -26,7 +26,7 @@ const (
 	TypeBeat      Type = 12 // an empty body, answered by the same
 )
 
-// Hello says who asks, and which engine it expects to answer.
+// Hello identifies the client, and names the engine that it expects to answer.
 type Hello struct {
 	_msgpack        struct{} `msgpack:",as_array"`
 	Version         int
@@ -56,8 +56,8 @@ type Proof struct {
 	Signature []byte
 }
 
-// Welcome says who answers and where its transports listen. The token is the private data of the
-// data connections that follow, and ties them to this handshake.
+// Welcome identifies the server and lists where its transports listen. Data connections send its
+// token as private data, which ties them to this handshake.
 type Welcome struct {
 	_msgpack    struct{} `msgpack:",as_array"`
 	Version     int
@@ -71,7 +71,7 @@ type Welcome struct {
 	Signature   []byte
 }
 
-// An Endpoint is a transport of the peer, in its order of preference.
+// An Endpoint is one of the peer's transports, which it lists in order of preference.
 type Endpoint struct {
 	_msgpack struct{} `msgpack:",as_array"`
 	Name     string
@@ -92,8 +92,8 @@ type Region struct {
 	Size     uint64
 }
 
-// Drop asks to close the data connection that was opened with a token. The answer comes when no
-// byte of it can land any more.
+// Drop asks the peer to close the data connection that was opened with a token. The peer answers
+// when that connection can write no more bytes.
 type Drop struct {
 	_msgpack struct{} `msgpack:",as_array"`
 	Token    []byte
@@ -105,7 +105,7 @@ type Dropped struct {
 	Found    bool     // it was still open
 }
 
-// Tags brings the tags of transfers; see PackTags.
+// Tags has the tags of transfers; see PackTags.
 type Tags struct {
 	_msgpack struct{} `msgpack:",as_array"`
 	Packed   []byte

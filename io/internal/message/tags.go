@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// MaxTag is the length of a transfer's tag, in bytes.
+	// MaxTag is the maximum length of a transfer's tag, in bytes.
 	MaxTag = 64
 
-	// MostTags is how many tags one message has at most: 49 KiB.
+	// MostTags is the maximum number of tags in one message: 49 KiB.
 	MostTags = 512
 )
 
-// CheckTag refuses what is no tag; "" is none.
+// CheckTag returns an error if tag is not valid. An empty tag is valid and means no tag.
 func CheckTag(tag string) error {
 	if len(tag) > MaxTag || !utf8.ValidString(tag) {
 		return fmt.Errorf("tag of %d bytes, want at most %d of valid UTF-8: %w", len(tag), MaxTag,
@@ -29,15 +29,16 @@ func CheckTag(tag string) error {
 	return nil
 }
 
-// A Tag is the tag of a transfer, and the region of the receiver that the transfer is to or from.
+// A Tag is the tag of a transfer, and the region of the receiver that the transfer accesses.
 type Tag struct {
 	UID    uint64
 	Text   string
 	Region descriptor.RegionKey
 }
 
-// PackTags encodes tags. Those of one region follow its id as a varint, its secret, and their
-// number as a varint. Each is the uid as a varint, one byte of length, the text.
+// PackTags encodes tags, grouped by region. A group starts with the region's id as a varint, its
+// secret, and the number of its tags as a varint. Each tag is the uid as a varint, one byte of
+// length, and the text.
 func PackTags(all []Tag) []byte {
 	var out []byte
 	for i, t := range all {
@@ -57,8 +58,8 @@ func PackTags(all []Tag) []byte {
 	return out
 }
 
-// UnpackTags decodes the tags of one message, MostTags at most. A tag of 3 bytes becomes 48 here,
-// so the number is what bounds the memory that a peer makes this engine allocate.
+// UnpackTags decodes the tags of one message, at most MostTags. A tag of 3 bytes takes 48 here, so
+// the limit on their number bounds the memory that a peer can make this engine allocate.
 func UnpackTags(in []byte) ([]Tag, error) {
 	var out []Tag
 	var region descriptor.RegionKey

@@ -34,22 +34,22 @@ func NewNonce() ([]byte, error) {
 	return n, nil
 }
 
-// ID returns what the sender of h claims to be.
+// ID returns the identity that the sender of h claims.
 func (h *Hello) ID() identity.ID {
 	who := identity.ID{Key: h.Key, Incarnation: h.Incarnation}
 	copy(who.Public[:], h.PublicKey)
 	return who
 }
 
-// Opening lists the fields of a Hello and of the Challenge that answers it, except the Challenge's
-// proof.
+// Opening returns the fields of a Hello and of the Challenge that answers it, except the
+// Challenge's proof.
 func Opening(h *Hello, c *Challenge) [][]byte {
 	return [][]byte{number(uint64(h.Version)), []byte(h.Key), []byte(h.NodeID), number(h.Incarnation),
 		[]byte(h.PeerKey), number(h.PeerIncarnation), h.Nonce, flag(h.Auth), h.PublicKey,
 		c.Nonce, number(c.Incarnation), c.PublicKey}
 }
 
-// Closing lists the fields of the Opening and of the Welcome, except the Welcome's proof and
+// Closing returns the fields of the Opening and of the Welcome, except the Welcome's proof and
 // signature.
 func Closing(h *Hello, c *Challenge, w *Welcome) [][]byte {
 	all := append(Opening(h, c), number(uint64(w.Version)), []byte(w.Key), []byte(w.NodeID),
@@ -70,7 +70,8 @@ func flag(b bool) []byte {
 	return []byte{0}
 }
 
-// Ticket is what a data connection brings: the token and the signature of the engine that got it.
+// Ticket returns what a data connection sends first: the token, and the signature of the engine
+// that received the token.
 func Ticket(s identity.Signer, token []byte, transport string) []byte {
 	return append(append([]byte(nil), token...), s.Sign(RoleData, token, []byte(transport))...)
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 
-// Package meter counts and remembers what happened to transfers, cheaply enough to be always on.
+// Package meter counts and records transfers, at a cost low enough to be always on.
 //
 //	p := set.Path("decode-1", "shm/cma")    // once for each path that is opened
 //	o := p.Op(isRead)
 //	o.Enter()                               // a transfer was submitted
 //	o.Moved(4096)                           // some of its bytes are done
-//	o.Succeeded(took)                       // it ended; o.Failed(code, canceled) else
-//	ring.Add(&meter.Record{...})            // and is remembered for a while
+//	o.Succeeded(took)                       // it ended; on failure: o.Failed(code, canceled)
+//	ring.Add(&meter.Record{...})            // keep it for a while
 //
-// Who books takes no lock that somebody else holds for long and allocates nothing: counters and
-// histograms are atomic words, and the ring of records has a lock for each of its slots. Who reads
-// sees each word whole, and words that belong together up to one transfer apart. The clock is the
-// caller's: throughput is sampled by Set.Sample.
+// Writers allocate nothing and take no lock that is held for long: counters and histograms are
+// atomic words, and the ring of records has one lock per slot. Readers see each word consistently;
+// words that belong together may differ by one transfer. The caller provides the clock: Set.Sample
+// samples throughput.
 //
-// The types that end in Stats are what people and programs read; their JSON is the public form.
+// Programs and people read the types that end in Stats. Their JSON is the public form.
 package meter

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Buckets of a histogram: the first holds what took less than 1 µs, each further one up to twice as
-// much as the one before, the last everything from 2^26 µs (67 s) on.
+// Buckets is the number of buckets of a histogram. The first counts durations below 1 µs. The limit
+// doubles from bucket to bucket, and the last counts everything from 2^26 µs (67 s) on.
 const Buckets = 28
 
 // A Histogram counts durations by their binary logarithm. The zero value is empty and ready; safe
@@ -28,14 +28,14 @@ func (h *Histogram) Add(d time.Duration) {
 
 func bucketOf(ns uint64) int { return min(bits.Len64(ns/1000), Buckets-1) }
 
-// A Bucket holds the durations below its bound that are in no bucket before it.
+// A Bucket counts the durations below its bound that no earlier bucket counts.
 type Bucket struct {
 	BelowUS *uint64 `json:"below_us"` // the bound in microseconds; null: none
 	Count   uint64  `json:"count"`
 }
 
-// LatencyStats is a histogram that was read. Quantiles are interpolated within a bucket, so they
-// are right to a factor of 2.
+// LatencyStats is a snapshot of a Histogram. Quantiles are interpolated within a bucket, so they
+// are accurate to a factor of 2.
 type LatencyStats struct {
 	Count   uint64   `json:"count"`
 	SumUS   float64  `json:"sum_us"`
@@ -43,10 +43,10 @@ type LatencyStats struct {
 	P50US   float64  `json:"p50_us"`
 	P90US   float64  `json:"p90_us"`
 	P99US   float64  `json:"p99_us"`
-	Buckets []Bucket `json:"buckets"` // those that are not empty, shortest first
+	Buckets []Bucket `json:"buckets"` // non-empty buckets, shortest first
 }
 
-// Read returns the histogram as it is now.
+// Read returns a snapshot of the histogram.
 func (h *Histogram) Read() LatencyStats {
 	var n [Buckets]uint64
 	s := LatencyStats{Buckets: []Bucket{}}
@@ -66,7 +66,7 @@ func (h *Histogram) Read() LatencyStats {
 	return s
 }
 
-// bound is where bucket i ends, in microseconds.
+// bound returns the upper end of bucket i in microseconds, nil for the last one.
 func bound(i int) *uint64 {
 	if i == Buckets-1 {
 		return nil
@@ -75,8 +75,8 @@ func bound(i int) *uint64 {
 	return &us
 }
 
-// quantile is below which a share q of the durations lies, in microseconds. total is the sum of n
-// and not 0.
+// quantile returns the duration in microseconds below which a share q of the durations lies. total
+// is the sum of n and not 0.
 func quantile(n *[Buckets]uint64, total uint64, q float64) float64 {
 	rank, before := q*float64(total), 0.0
 	for i, c := range n {
@@ -94,7 +94,7 @@ func quantile(n *[Buckets]uint64, total uint64, q float64) float64 {
 	return float64(uint64(1) << (Buckets - 2))
 }
 
-// Bounds are where the buckets of every histogram end, in microseconds; the last bucket has no end.
+// Bounds returns the upper ends of the buckets in microseconds. The last bucket has none.
 func Bounds() []uint64 {
 	out := make([]uint64, 0, Buckets-1)
 	for i := range Buckets - 1 {

@@ -4,22 +4,23 @@ package meter
 
 import "time"
 
-// How often and how long throughput is remembered: 10 s, and one sample to subtract.
+// How often throughput is sampled, and how many samples are kept: 10 s, and one more sample to
+// subtract.
 const (
 	sampleEvery = 100 * time.Millisecond
 	samples     = 102
 )
 
-// A rate turns samples of a counter into its growth per second. It has no clock: times are
-// nanoseconds of the caller's.
+// A rate converts samples of a counter into growth per second. It has no clock: the caller passes
+// times in nanoseconds.
 type rate struct {
 	at    [samples]int64
 	total [samples]uint64
 	n     int // samples taken so far; the newest is at (n-1) % samples
 }
 
-// sample notes the counter's value, unless the last one is too young. Before the first sample the
-// counter was 0.
+// sample records the counter's value, unless the last sample is too recent. Before the first
+// sample, the counter counts as 0.
 func (r *rate) sample(now int64, total uint64) {
 	if r.n == 0 {
 		r.at[0], r.n = now-int64(sampleEvery), 1
@@ -31,8 +32,8 @@ func (r *rate) sample(now int64, total uint64) {
 	r.n++
 }
 
-// perSecond is the growth over the last span, or over what is known of it; the span ends with the
-// newest sample.
+// perSecond returns the growth per second over the given span before the newest sample, or over a
+// shorter span if fewer samples exist.
 func (r *rate) perSecond(span time.Duration) float64 {
 	if r.n < 2 {
 		return 0

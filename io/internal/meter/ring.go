@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// A Record is what is remembered of one transfer. Durations count from its submission.
+// A Record describes one transfer. Durations count from its submission.
 type Record struct {
 	Start   time.Time
-	FirstOp time.Duration // until the first op had ended well; 0: none did
-	LastOp  time.Duration // until the last did
+	FirstOp time.Duration // until the first op succeeded; 0: none did
+	LastOp  time.Duration // until the last op succeeded
 	Took    time.Duration // until its end was reported
-	Bytes   uint64        // that were done
-	Total   uint64        // that were wanted
+	Bytes   uint64        // transferred
+	Total   uint64        // requested
 	UID     uint64
 	Path    *Path // the last one
 	Tag     string
@@ -25,10 +25,10 @@ type Record struct {
 	Replays uint32
 	Code    uint32
 	Read    bool
-	Open    bool // it goes on; Took is how long so far
+	Open    bool // not ended yet; Took is the time so far
 }
 
-// How many records are kept. Memory comes a chunk at a time, since most engines of a test or a
+// How many records are kept. Memory is allocated in chunks, since most engines of a test or a
 // control process move little.
 const (
 	Kept   = 4096
@@ -36,7 +36,7 @@ const (
 	chunks = Kept / chunk
 )
 
-// A Ring keeps the last records. The zero value is empty and ready; safe for concurrent use.
+// A Ring keeps the last records. The zero value is empty and ready. Safe for concurrent use.
 type Ring struct {
 	next  atomic.Uint64
 	chunk [chunks]atomic.Pointer[[chunk]slot]
@@ -48,7 +48,7 @@ type slot struct {
 	rec Record
 }
 
-// Add remembers *r in place of the oldest.
+// Add stores rec in place of the oldest record.
 func (r *Ring) Add(rec *Record) {
 	seq := r.next.Add(1)
 	i := (seq - 1) % Kept
@@ -60,13 +60,13 @@ func (r *Ring) Add(rec *Record) {
 	}
 	s := &p[i%chunk]
 	s.mu.Lock()
-	if s.seq < seq { // not overtaken by a whole round of others
+	if s.seq < seq { // not overtaken by a whole round of other calls
 		s.seq, s.rec = seq, *rec
 	}
 	s.mu.Unlock()
 }
 
-// Records returns what is remembered, in order of submission.
+// Records returns the kept records, in order of submission.
 func (r *Ring) Records() []Record {
 	var out []Record
 	for i := range r.chunk {

@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// maxPaths bounds the paths that are counted apart; the oldest without a transfer in flight make
-// room, and stay in the totals.
+// maxPaths limits the number of paths that are counted separately. Beyond it, the oldest path
+// without a pending transfer is removed; its counts stay in the totals.
 const maxPaths = 4096
 
-// A Path has the counters of one path to one peer. It outlives the connection: the next one of the
-// same name counts on.
+// A Path has the counters of one path to one peer. It outlives the connection: the next connection
+// with the same name continues its counts.
 type Path struct {
 	Peer, Name string
 
 	op [2]Op
 }
 
-// Op is the meter of the reads or of the writes.
+// Op returns the counters of the reads or of the writes.
 func (p *Path) Op(read bool) *Op {
 	if read {
 		return &p.op[0]
@@ -36,11 +36,11 @@ type Totals struct {
 	ReadBytes  uint64 `json:"read_bytes"` // of ops that succeeded
 	WriteBytes uint64 `json:"write_bytes"`
 	Failed     uint64 `json:"failed"`
-	Canceled   uint64 `json:"canceled"` // of the failed
+	Canceled   uint64 `json:"canceled"` // included in the failures
 	Refused    uint64 `json:"refused"`  // never started: bad arguments, no path
-	Replays    uint64 `json:"replays"`  // transfers that went on over another path when theirs broke, each time counted
+	Replays    uint64 `json:"replays"`  // transfers that continued on another path when theirs broke, each time counted
 	Altered    uint64 `json:"altered"`  // ops that were sent again because their checksum differed
-	Packed     uint64 `json:"packed"`   // payloads that were sent compressed: of own writes, and of answers to reads of peers
+	Packed     uint64 `json:"packed"`   // payloads that were sent compressed: of own writes, and of answers to peers' reads
 }
 
 func (t *Totals) add(read, write *OpStats) {
@@ -53,10 +53,10 @@ func (t *Totals) add(read, write *OpStats) {
 	t.Replays += read.Replays + write.Replays
 }
 
-// PathStats is a Path that was read.
+// PathStats is a snapshot of a Path.
 type PathStats struct {
 	Path    string   `json:"path"`
-	Backend string   `json:"backend"` // of the open connection
+	Backend string   `json:"backend"` // backend of the open connection
 	Open    bool     `json:"open"`
 	Reasons []string `json:"reasons"` // why no better path is used
 	Read    OpStats  `json:"read"`
@@ -78,7 +78,7 @@ type Set struct {
 	gone  Totals  // of the paths that made room
 }
 
-// Path returns the counters of a path, made at its first use.
+// Path returns the counters of a path, and creates them at first use.
 func (s *Set) Path(peer, name string) *Path {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +113,8 @@ func (s *Set) makeRoom() {
 
 func number(uint32) string { return "" }
 
-// Sample notes the throughput of now, any time in nanoseconds. The more often it is called, up to
-// once in 100 ms, the closer the last second is that OpStats have.
+// Sample records the current throughput; now is any monotonic time. Calls less than 100 ms apart
+// are ignored. The "last second" of OpStats is as precise as the interval between calls.
 func (s *Set) Sample(now time.Duration) {
 	for _, p := range s.all() {
 		for i := range p.op {
@@ -129,7 +129,7 @@ func (s *Set) all() []*Path {
 	return slices.Clone(s.age)
 }
 
-// Totals sums up.
+// Totals returns the sums over all paths.
 func (s *Set) Totals() Totals {
 	s.mu.Lock()
 	out := s.gone
@@ -142,8 +142,7 @@ func (s *Set) Totals() Totals {
 	return out
 }
 
-// Peers returns everything that was counted, by peer and path; name returns the name of a failure's
-// code.
+// Peers returns all counters, by peer and path. name returns the name of a failure code.
 func (s *Set) Peers(name func(code uint32) string) []PeerStats {
 	all := s.all()
 	slices.SortFunc(all, func(a, b *Path) int {

@@ -2,22 +2,22 @@
 
 package meter
 
-// EngineStats say what an engine's transfers did and do. Times are in the unit that the name ends
-// in, everything else in bytes or pieces; sums count from the making of the engine.
+// EngineStats describes an engine's past and pending transfers. Times are in the unit that the name
+// ends in, everything else in bytes or a number. Sums count from the creation of the engine.
 type EngineStats struct {
 	Key      string      `json:"key"`
 	TimeS    float64     `json:"time_s"`   // since 1970
-	UptimeS  float64     `json:"uptime_s"` // since the engine was made
+	UptimeS  float64     `json:"uptime_s"` // since the engine was created
 	Totals   Totals      `json:"totals"`
 	InFlight uint64      `json:"in_flight"`
 	Regions  int         `json:"regions"`
-	Peers    []PeerStats `json:"peers"`   // that transfers went to, known ones without any as well
+	Peers    []PeerStats `json:"peers"`   // peers of transfers, and known peers without any
 	Stuck    []Transfer  `json:"stuck"`   // in flight for more than a second, longest first, at most 16
 	Slowest  []Transfer  `json:"slowest"` // of the last 4096 that ended, longest first, at most 16
 	Tags     TagStats    `json:"tags"`
 }
 
-// TagStats are about tags on their way to peers.
+// TagStats counts tags on their way to peers.
 type TagStats struct {
 	Waiting int    `json:"waiting"`
 	Dropped uint64 `json:"dropped"`

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// A Traced engine is one whose records go into a trace, in order of submission.
+// A Traced is an engine whose records are written to a trace, in order of submission.
 type Traced struct {
 	Engine  string
 	Records []Record
 }
 
-// An event of the trace-event format, which Perfetto and Chrome's about:tracing load.
+// An event is one event of the trace-event format, which Perfetto and Chrome's about:tracing load.
 type event struct {
 	Name  string         `json:"name"`
 	Phase string         `json:"ph"` // X: a slice; M: the name of a process or a track
@@ -30,17 +30,17 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// micros are nanoseconds that are written as microseconds.
+// micros is nanoseconds that are written as microseconds.
 type micros int64
 
-// MarshalJSON writes all digits: a float has too few for times since 1970.
+// MarshalJSON writes all digits: a float has too few of them for times since 1970.
 func (m micros) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(m)/1000, 10), nil
 }
 
-// WriteTrace writes the records as one JSON document: a slice for each transfer, within it one for
-// each of its stages. Each engine, peer and path has a track of its own, and as many more as it had
-// transfers at once, because slices of one track may not overlap.
+// WriteTrace writes the records as one JSON document. Each transfer is a slice that contains a
+// slice for each of its stages. Each engine, peer and path has one track, and more where transfers
+// overlap, because slices of one track may not overlap.
 func WriteTrace(w io.Writer, pid int, process string, engines []Traced, name func(code uint32) string) error {
 	t := tracer{out: bufio.NewWriter(w), pid: pid, name: name}
 	t.text(`{"displayTimeUnit":"ms","traceEvents":[`)
@@ -82,7 +82,7 @@ func (t *tracer) emit(e *event) {
 	t.text(string(b))
 }
 
-// A lane is a track and when its last slice ends.
+// A lane is a track and the time when its last slice ends.
 type lane struct {
 	tid int
 	end time.Time
@@ -130,7 +130,7 @@ func (t *tracer) transfer(r *Record, tid int) time.Time {
 	return time.Unix(0, end)
 }
 
-// slice writes one that takes time.
+// slice writes one slice, an event with a duration.
 func (t *tracer) slice(tid int, name, kind string, from, to int64, args map[string]any) {
 	if to > from {
 		dur := micros(to - from)
@@ -162,7 +162,7 @@ func verb(read bool) string {
 	return "write"
 }
 
-// size is n bytes in words.
+// size formats n bytes for people.
 func size(n uint64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
 	v, i := float64(n), 0

@@ -12,29 +12,29 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// A backlog has what is to be submitted to an endpoint, in order. Its mutex is held while
+// A backlog queues ops to be submitted to an endpoint, in order. Its mutex is held while
 // submitting.
 type backlog struct {
 	ep     fabric.Endpoint
 	ledger *transfer.Ledger
 	todo   deferred // notifications, and ops to be sent again
 
-	waiting atomic.Int64 // length of the list, or 1 while it is found out
+	waiting atomic.Int64 // length of the list, or 1 while submit is finding out
 
 	mu   sync.Mutex
 	list []pending // from next on, oldest first
 	next int
 }
 
-// pending is what of a transfer the endpoint had no room for, or the notification of one that has
-// ended.
+// pending is the ops of a transfer that the endpoint had no room for, or the notification of a
+// transfer that has ended.
 type pending struct {
 	t   *transfer.Transfer
 	ops []fabric.Op
-	due time.Time // not to be sent before, unless the path closes; zero: with the next submit
+	due time.Time // do not send earlier, unless the path closes; zero: send with the next submit
 }
 
-// A refusal is the rest of a transfer that the endpoint did not take.
+// A refusal is the rest of a transfer that the endpoint rejected.
 type refusal struct {
 	t   *transfer.Transfer
 	ops int
@@ -46,8 +46,8 @@ func (b *backlog) init(ep fabric.Endpoint, l *transfer.Ledger) {
 	b.todo.init()
 }
 
-// send hands ops to the endpoint, behind those that wait already. Like pump it returns what the
-// endpoint will never take.
+// send queues ops behind the waiting ones and submits what the endpoint has room for. Like pump it
+// returns the ops that the endpoint rejected.
 func (b *backlog) send(t *transfer.Transfer, ops []fabric.Op) (refused []refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -56,7 +56,7 @@ func (b *backlog) send(t *transfer.Transfer, ops []fabric.Op) (refused []refusal
 	return b.submit()
 }
 
-// pump sends what waits, as far as there is room.
+// pump submits waiting ops as long as the endpoint has room.
 func (b *backlog) pump() (refused []refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *backlog) pump() (refused []refusal) {
 	return b.submit()
 }
 
-// takeTodo moves what is due of what was left for later to the list. It needs mu held.
+// takeTodo moves deferred items that are due to the list. It needs mu held.
 func (b *backlog) takeTodo() {
 	if b.todo.some.Load() {
 		b.list = b.todo.move(b.list, b.ledger.Err() != nil)
@@ -73,7 +73,7 @@ func (b *backlog) takeTodo() {
 
 // submit needs mu held.
 func (b *backlog) submit() (refused []refusal) {
-	announced := false // reaping knows that ops wait
+	announced := false // waiting is set, so reaping knows that ops wait
 	for b.next < len(b.list) {
 		head := &b.list[b.next]
 		if len(head.ops) == 0 { // withdrawn
@@ -88,7 +88,7 @@ func (b *backlog) submit() (refused []refusal) {
 				if announced {
 					break
 				}
-				// Room that came before that would pass unnoticed: try once more.
+				// Reaping would not notice room that was made before that: try once more.
 				b.waiting.Store(1)
 				announced = true
 				continue

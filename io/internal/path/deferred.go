@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// notifyDelay is how long a notification waits for a transfer that it can go along with, which
-// spares a wakeup of the worker.
+// notifyDelay is how long a notification waits for a transfer that it can be submitted with, which
+// saves a wakeup of the worker.
 const notifyDelay = 200 * time.Microsecond
 
-// A deferred list has what reaping leaves to the next submit, or to the worker of the path if none
-// comes in time. A timer wakes the worker.
+// A deferred list has the submissions that reaping postpones until the next submit. If none comes
+// in time, the path's worker sends them. A timer wakes the worker.
 type deferred struct {
 	some  atomic.Bool // the list is not empty
 	timer *time.Timer // runs while the list is not empty
@@ -28,7 +28,7 @@ func (d *deferred) init() {
 	d.timer.Stop()
 }
 
-// add leaves w for later. It may be called while reaping.
+// add postpones w. It may be called while reaping.
 func (d *deferred) add(w pending) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *deferred) add(w pending) {
 	}
 }
 
-// move appends to backlog what is due, or everything.
+// move appends the items that are due to backlog, or all items.
 func (d *deferred) move(backlog []pending, everything bool) []pending {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -67,7 +67,7 @@ func (d *deferred) move(backlog []pending, everything bool) []pending {
 	return backlog
 }
 
-// wake is when the worker sends w, if no submit has before.
+// wake returns when the worker sends w, unless a submit sends it earlier.
 func (w *pending) wake(now time.Time) time.Time {
 	if w.due.IsZero() {
 		return now.Add(notifyDelay)

@@ -13,20 +13,21 @@ import (
 // A farEnd is the peer's end of a path. The control plane closes it.
 type farEnd struct {
 	control *control.Client
-	timeout time.Duration // of an exchange; 0 = none
-	token   []byte        // what the connection is known by at the peer
-	closed  chan struct{} // closed when this side's end is
+	timeout time.Duration // limit of an exchange; 0 = none
+	token   []byte        // identifies the connection at the peer
+	closed  chan struct{} // closed when this side's end is closed
 
 	dropped atomic.Bool // the peer has confirmed that its end is closed
 }
 
-// Token is what the connection is known by at the peer.
+// Token returns the token that identifies the connection at the peer.
 func (f *farEnd) Token() []byte { return f.token }
 
-// Drop has the peer close its end. When it returns nil no byte of a transfer can land there.
+// Drop makes the peer close its end. When it returns nil, no transfer of the path can write to the
+// peer.
 func (f *farEnd) Drop(ctx context.Context) error { return f.control.Drop(ctx, f.token) }
 
-// Confirm waits until this side is closed, and has the peer close its end, once.
+// Confirm waits until this side is closed, and then makes the peer close its end, once.
 func (f *farEnd) Confirm(ctx context.Context) error {
 	<-f.closed
 	if f.dropped.Load() {

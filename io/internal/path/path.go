@@ -21,7 +21,7 @@ import (
 	"mori/io/internal/transport"
 )
 
-// Config is what a Path is made of.
+// Config has the parts of a Path.
 type Config struct {
 	Transport *transport.Transport
 	Endpoint  fabric.Endpoint // connected; belongs to the path, like CQ
@@ -29,8 +29,8 @@ type Config struct {
 
 	Peer     string          // its key
 	Control  *control.Client // of the peer
-	Timeout  time.Duration   // of an exchange with the peer's control plane; 0 = none
-	Token    []byte          // what the connection is known by at the peer
+	Timeout  time.Duration   // limit of an exchange with the peer's control plane; 0 = none
+	Token    []byte          // identifies the connection at the peer
 	Notifies bool            // the peer takes notifications
 	Reasons  []string        // why each better path is not used
 
@@ -38,8 +38,8 @@ type Config struct {
 	Recorder *meter.Recorder
 	Log      *slog.Logger
 
-	Left  func(transfer.Path, []*transfer.Transfer) // takes what the closed path left undone
-	Ended func()                                    // is called when Close is done
+	Left  func(transfer.Path, []*transfer.Transfer) // receives the unfinished transfers of the closed path
+	Ended func()                                    // runs when Close is done
 }
 
 // A Path is one connected endpoint to one peer. Safe for concurrent use.
@@ -51,12 +51,12 @@ type Path struct {
 	backlog backlog
 	regions regions // of the peer
 
-	reaps  serial.Calls          // who reaps, and whether there is more
-	ended  [16]fabric.Completion // scratch of who reaps
-	worker                       // submits what reaping left to do
+	reaps  serial.Calls          // serializes reaping
+	ended  [16]fabric.Completion // scratch of reap
+	worker                       // submits what reaping postponed
 	farEnd
 
-	used       atomic.Int64 // when a transfer began, as of transfer.SinceEpoch
+	used       atomic.Int64 // when the last transfer began, as in transfer.SinceEpoch
 	superseded atomic.Bool  // a better path was opened: no new transfers
 }
 
@@ -66,7 +66,7 @@ func New(c Config) *Path {
 		farEnd: farEnd{control: c.Control, timeout: c.Timeout, token: c.Token, closed: make(chan struct{})}}
 	if pr, ok := c.Endpoint.(fabric.Prober); ok {
 		how, why := pr.Path()
-		if why != "" { // more than one way
+		if why != "" { // several ways to move bytes
 			p.name += "/" + how
 		}
 	}
@@ -77,14 +77,14 @@ func New(c Config) *Path {
 	return p
 }
 
-// Name is that of the transport and how it moves bytes: "shm/cma".
+// Name returns the names of the transport and of its way to move bytes: "shm/cma".
 func (p *Path) Name() string { return p.name }
 
-// Transport is what the path runs over.
+// Transport returns the transport that the path uses.
 func (p *Path) Transport() *transport.Transport { return p.config.Transport }
 
-// Reasons says why each better path was not used when p was opened, and how the provider moves
-// bytes by now, if it has several ways.
+// Reasons returns why each better path was not used when p was opened. now says how the provider
+// currently moves bytes, if it has several ways.
 func (p *Path) Reasons() (opened, now []string) {
 	if pr, ok := p.config.Endpoint.(fabric.Prober); ok && p.name != p.config.Transport.Name() {
 		if _, how := pr.Path(); how != "" {
@@ -94,19 +94,19 @@ func (p *Path) Reasons() (opened, now []string) {
 	return p.config.Reasons, now
 }
 
-// Ledger has the transfers on the path.
+// Ledger returns the transfers on the path.
 func (p *Path) Ledger() *transfer.Ledger { return &p.ledger }
 
 // Err returns why the path is closed, nil while it is open.
 func (p *Path) Err() error { return p.ledger.Err() }
 
-// Supersede marks the path: a better one was opened, and takes the new transfers.
+// Supersede marks the path as replaced: a better one was opened and takes new transfers.
 func (p *Path) Supersede() { p.superseded.Store(true) }
 
 // Usable reports whether the path takes new transfers.
 func (p *Path) Usable() bool { return p.Err() == nil && !p.superseded.Load() }
 
-// Idle is how long no transfer has begun.
+// Idle returns how long ago the last transfer began.
 func (p *Path) Idle(now time.Time) time.Duration {
 	return time.Duration(transfer.SinceEpoch(now) - p.used.Load())
 }
@@ -114,7 +114,7 @@ func (p *Path) Idle(now time.Time) time.Duration {
 // Import makes a region of the peer known to the path's domain, once. It fails if p is closed.
 func (p *Path) Import(d *descriptor.Memory) (fabric.RemoteMR, error) { return p.regions.of(p, d) }
 
-// Start puts t on the path and sends its ops. t ends exactly once, whatever happens.
+// Start puts t on the path and sends its ops. t ends exactly once, in every case.
 func (p *Path) Start(t *transfer.Transfer) {
 	if !p.enter(t) {
 		return
@@ -140,7 +140,7 @@ func (p *Path) Withdraw(t *transfer.Transfer) {
 	}
 }
 
-// refuse ends what the endpoint will never take.
+// refuse fails the ops that the endpoint rejected.
 func (p *Path) refuse(all []refusal) {
 	for _, r := range all {
 		p.opFailed(r.t, fmt.Errorf("submit: %w", r.err))
@@ -148,8 +148,8 @@ func (p *Path) refuse(all []refusal) {
 	}
 }
 
-// Close ends the path for the given reason. When it returns no byte of a transfer on it can land on
-// this side; what the transfers left undone is on its way to another path.
+// Close ends the path for the given reason. When it returns, no transfer of the path can write to
+// this process, and unfinished transfers are being moved to another path.
 func (p *Path) Close(reason error) {
 	if !p.ledger.Close(reason) {
 		<-p.closed
@@ -159,8 +159,8 @@ func (p *Path) Close(reason error) {
 	defer c.Ended()
 	defer close(p.closed)
 	c.Transport.Forget(c.Endpoint)
-	p.refuse(p.backlog.pump()) // notifications of what has succeeded
-	_ = c.Endpoint.Close()     // nothing to do about it: every op has its error entry
+	p.refuse(p.backlog.pump()) // sends notifications of transfers that succeeded
+	_ = c.Endpoint.Close()     // ignored: every op has its error entry
 	p.reap()
 	p.stop()
 	p.backlog.todo.timer.Stop()
@@ -176,10 +176,11 @@ func (p *Path) Close(reason error) {
 	}
 }
 
-// ErrIdle is the reason for the end of a path that is not in use; the next transfer opens another.
+// ErrIdle is the reason why an unused path was closed. The next transfer opens another.
 var ErrIdle = fmt.Errorf("not in use: %w", errs.ErrBadState)
 
-// severity is the level for the end of a path: a warning, unless this side or the peer wanted it.
+// severity returns the log level for the end of a path: a warning, unless this side or the peer
+// closed it on purpose.
 func severity(reason error) slog.Level {
 	switch {
 	case errors.Is(reason, errs.ErrClosed) || errors.Is(reason, ErrIdle):

@@ -10,13 +10,13 @@ import (
 	"mori/io/internal/descriptor"
 )
 
-// Regions are those of a peer, as the domain of one path knows them. The zero value is ready.
+// regions holds a peer's regions that the domain of one path has imported. The zero value is ready.
 type regions struct {
 	mu    sync.Mutex
 	byKey map[fabric.RegionKey]fabric.RemoteMR
 }
 
-// of makes a region known to the domain of p, once. It fails if p is closed.
+// of imports a region into the domain of p, once. It fails if p is closed.
 func (m *regions) of(p *Path, d *descriptor.Memory) (fabric.RemoteMR, error) {
 	key := fabric.RegionKey{ID: uint64(d.ID), Secret: d.Secret}
 	m.mu.Lock()

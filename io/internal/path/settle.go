@@ -11,8 +11,8 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// again has an op sent once more whose bytes were altered on the way, after a pause that doubles
-// each time, unless that has happened to its transfer too often.
+// again sends an op once more whose bytes were altered in transit, after a pause that doubles each
+// time. It returns false if that has happened to the transfer too often.
 func (p *Path) again(t *transfer.Transfer, op int) bool {
 	p.config.Recorder.Altered.Add(1)
 	ops, times := t.OpAltered(op)
@@ -25,7 +25,7 @@ func (p *Path) again(t *transfer.Transfer, op int) bool {
 	return true
 }
 
-// opFailed books an op that did not end well. If that is the path's fault, the path is given up.
+// opFailed records a failed op. If the path caused the failure, opFailed closes the path.
 func (p *Path) opFailed(t *transfer.Transfer, err error) {
 	if t.OpFailed(err) && p.Err() == nil {
 		p.config.Health.Broke(p.config.Transport.Name(), err)
@@ -33,7 +33,7 @@ func (p *Path) opFailed(t *transfer.Transfer, err error) {
 	}
 }
 
-// Nudge has the worker look for room again if there is a backlog. Completions do that already; this
+// Nudge wakes the worker to submit a backlog, if there is one. Completions already do that. Nudge
 // is for a provider that makes room only after it reported a completion.
 func (p *Path) Nudge() {
 	if p.backlog.waiting.Load() > 0 {
@@ -41,8 +41,8 @@ func (p *Path) Nudge() {
 	}
 }
 
-// reap books all completions that are in the queue. Calls overlap: one of them does the work, also
-// the one that a provider makes from within Read.
+// reap handles all completions in the queue. If calls overlap, one of them does the work. That
+// includes a call that a provider makes from within Read.
 func (p *Path) reap() {
 	p.reaps.Do(func() {
 		some := false
@@ -85,9 +85,9 @@ func (p *Path) settleErrors() {
 	}
 }
 
-// opsEnded counts n ended ops of t, and after the last ends it, or leaves the rest to another path.
-// Its notification, if it did not travel with the bytes, goes out then and holds up nobody: waiting
-// for it took about a quarter of the time of 1024 x 4 KiB over TCP.
+// opsEnded counts n ended ops of t. After the last one it ends t, or moves unfinished ops to
+// another path. A notification that did not travel with the bytes is sent then. The transfer does
+// not wait for it: waiting took about a quarter of the time of 1024 x 4 KiB over TCP.
 func (p *Path) opsEnded(t *transfer.Transfer, n int64) {
 	if !t.OpsEnded(n) {
 		return
@@ -105,10 +105,11 @@ func (p *Path) opsEnded(t *transfer.Transfer, n int64) {
 	t.End()
 }
 
-// later leaves a notification to the next submit, or to the worker. It may be called while reaping.
+// later postpones a notification until the next submit or the worker. It may be called while
+// reaping.
 func (p *Path) later(n *transfer.Transfer) {
 	if p.enter(n) {
-		n.OpsEnded(1) // nobody submits it in place
+		n.OpsEnded(1) // Enter counted one op for a caller that submits; nobody does here
 		p.backlog.todo.add(pending{t: n, ops: n.Ops()})
 	}
 }

@@ -4,7 +4,7 @@ package path
 
 import "time"
 
-// A worker is a goroutine that does one thing when it is woken.
+// A worker is a goroutine that runs one function when it is woken.
 type worker struct {
 	kick chan struct{} // wakes it
 	quit chan struct{} // ends it
@@ -15,7 +15,7 @@ func newWorker() worker {
 	return worker{make(chan struct{}, 1), make(chan struct{}), make(chan struct{})}
 }
 
-// work calls f whenever wake was called or the timer fires, until stop.
+// work calls f after each wake and each time the timer fires, until stop.
 func (w *worker) work(timer *time.Timer, f func()) {
 	defer close(w.done)
 	for {
@@ -29,7 +29,7 @@ func (w *worker) work(timer *time.Timer, f func()) {
 	}
 }
 
-// wake does not block. Calls before the worker runs are one.
+// wake wakes the worker. It does not block. Calls before the worker runs count as one.
 func (w *worker) wake() {
 	select {
 	case w.kick <- struct{}{}:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package controltest has a client of the control plane that may break the protocol.
+// Package controltest provides a client of the control plane that may violate the protocol.
 package controltest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"mori/io/internal/message"
 )
 
-// A Caller speaks the client's half of the handshake.
+// A Caller implements the client's half of the handshake.
 type Caller struct {
 	Signer identity.Signer
 	Hello  message.Hello
@@ -20,7 +20,7 @@ type Caller struct {
 	Reply  func(*message.Challenge) *message.Proof // nil: Right
 }
 
-// NewCaller returns one that claims to be an engine, with a key pair of its own, and calls the
+// NewCaller returns a Caller that claims to be an engine, with a key pair of its own, and calls the
 // engine peer.
 func NewCaller(t testing.TB, key string, incarnation uint64, peer string, secret identity.Secret) *Caller {
 	t.Helper()
@@ -33,14 +33,14 @@ func NewCaller(t testing.TB, key string, incarnation uint64, peer string, secret
 		PublicKey: s.Public[:]}}
 }
 
-// Right is the reply to a challenge that follows the protocol.
+// Right returns the reply to a challenge that the protocol requires.
 func (c *Caller) Right(ch *message.Challenge) *message.Proof {
 	all := message.Opening(&c.Hello, ch)
 	return &message.Proof{Proof: c.Secret.Proof(message.RoleClient, all...),
 		Signature: c.Signer.Sign(message.RoleClient, all...)}
 }
 
-// Greet does the handshake on conn and returns the type of the last answer, and the welcome or the
+// Greet does the handshake on conn. It returns the type of the last answer, and the welcome or the
 // text of the refusal.
 func (c *Caller) Greet(t testing.TB, conn net.Conn) (kind message.Type, w message.Welcome, refusal string) {
 	t.Helper()
@@ -70,7 +70,7 @@ func (c *Caller) Greet(t testing.TB, conn net.Conn) (kind message.Type, w messag
 	return kind, w, f.Text
 }
 
-// Welcomed does the handshake on conn, which succeeds.
+// Welcomed does the handshake on conn and fails the test if that fails.
 func (c *Caller) Welcomed(t testing.TB, conn net.Conn) *message.Welcome {
 	t.Helper()
 	kind, w, refusal := c.Greet(t, conn)
@@ -80,7 +80,7 @@ func (c *Caller) Welcomed(t testing.TB, conn net.Conn) *message.Welcome {
 	return &w
 }
 
-// Ticket is what a data connection of the caller brings.
+// Ticket returns the ticket for a data connection of the caller.
 func (c *Caller) Ticket(token []byte, transport string) []byte {
 	return message.Ticket(c.Signer, token, transport)
 }

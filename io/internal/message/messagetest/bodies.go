@@ -5,8 +5,8 @@ package messagetest
 
 import "bytes"
 
-// HostileBodies claim far more than they have: binaries, texts and arrays of 768 MiB, at each place
-// of an array of 8.
+// HostileBodies returns bodies that claim far more than they have: binaries, texts and arrays of
+// 768 MiB, at each position of an array of 8.
 func HostileBodies() (all [][]byte) {
 	for at := range 8 {
 		for _, claim := range [][]byte{
