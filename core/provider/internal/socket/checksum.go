@@ -11,16 +11,16 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Checksums of payload. The sender puts the crc32c of a payload into the header if its
-// configuration or the peer's read asks for it. The receiver compares it with what arrived, part by
-// part, while each is still in the cache. A write or reply that differs ends its operation with
-// ErrCRC, without a completion for its remote data. A message that differs ends the connection,
-// since others are behind it.
+// Payload checksums. The sender puts the crc32c of a payload into the header if its configuration
+// or the peer's read asks for it. The receiver checksums the payload in parts, while each part is
+// still in the cache. If a write or reply differs, its operation ends with ErrCRC and the remote
+// data is not delivered. If a message differs, the connection ends, because other messages follow
+// it.
 //
-// Memory that its owner changes while it is sent may differ, too, and so may memory that two large
-// operations write at once.
+// Checksums also differ if the owner changes the memory while it is being sent, or if two large
+// operations write to the same memory at once.
 
-// checksumOf adds n bytes at addr to a sum. Memory that cannot be read is EFAULT.
+// checksumOf adds n bytes at addr to a checksum. It returns EFAULT if the memory cannot be read.
 func checksumOf(sum uint32, addr, n uint64) (uint32, error) {
 	b := checksumBuffers.Get().(*[checksumPart]byte)
 	defer checksumBuffers.Put(b)
@@ -35,16 +35,16 @@ func checksumOf(sum uint32, addr, n uint64) (uint32, error) {
 	return sum, nil
 }
 
-// checksumPart is how much is summed at a time, from a copy: Go code does not touch memory that
-// others own (vm.CopySelf). It fits a processor's own cache.
+// checksumPart is how many bytes are copied and checksummed at a time. Go code does not access
+// memory owned by others directly, hence the copy (vm.CopySelf). A part fits a core's own cache.
 const checksumPart = 64 << 10
 
 var checksumBuffers = sync.Pool{New: func() any { return new([checksumPart]byte) }}
 
-// summing reports whether payload is summed as it arrives.
+// summing reports whether payload is checksummed as it arrives.
 func (in *reader) summing() bool { return in.H.Flags&frame.FlagChecksum != 0 && in.zstd == nil }
 
-// arrived takes the next n bytes of payload, which are at the head of dst, into the sum.
+// arrived adds the next n bytes of payload, at the head of Dst, to the checksum.
 func (in *reader) arrived(n uint64) (err error) {
 	if !in.summing() {
 		return nil
@@ -61,12 +61,12 @@ func (in *reader) arrived(n uint64) (err error) {
 	return nil
 }
 
-// differs reports whether the payload that arrived is not what was sent.
+// differs reports whether the received payload does not match its checksum.
 func (in *reader) differs() bool {
 	return in.H.Flags&frame.FlagChecksum != 0 && in.sum != in.H.Checksum
 }
 
-// altered is the error of a frame whose contents were changed on the way.
+// altered returns the error for a frame whose contents changed in transit.
 func altered(peer fabric.Addr, h *frame.Header) error {
 	return fmt.Errorf("%v frame of %s was altered in transit: %w", h.Kind, peer, fabric.ErrCRC)
 }

@@ -12,38 +12,38 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Compression of payload. The writer of a stream compresses the payload of writes and replies if
-// the bytes get through sooner. It compresses the first 64 KiB and estimates the rest: the time
-// that it takes, against the time that it saves on a stream as fast as measured. After each attempt
-// in vain it lets twice as many payloads pass before the next. Submitters never compress.
+// Payload compression. The writer of a stream compresses the payload of writes and replies if that
+// makes the bytes arrive sooner. It compresses the first 64 KiB and estimates the rest: it compares
+// the compression time with the time saved at the stream's measured rate. After each failed
+// attempt, it skips twice as many payloads before the next one. Submitters never compress.
 //
-// The payload is copied first, so it does not matter if its owner changes it meanwhile.
+// The payload is copied first, so its owner may change it during compression.
 
 const (
-	// minCompress is the least payload that is compressed.
+	// minCompress is the smallest payload in bytes that is compressed.
 	minCompress = 64 << 10
-	// probeLen is the first part, by which the rest is estimated. On 2 cores, level 1 takes 33 µs
-	// (random bytes) to 88 µs for it, and 0.14 ms (zeros) to 1.1 ms for 1 MiB; decompressing 1 MiB
-	// takes 0.02 to 0.44 ms.
+	// probeLen is the length of the first part, from which the gain for the rest is estimated. On 2
+	// cores, level 1 compresses it in 33 µs (random bytes) to 88 µs, and 1 MiB in 0.14 ms (zeros)
+	// to 1.1 ms. Decompressing 1 MiB takes 0.02 to 0.44 ms.
 	probeLen = 64 << 10
-	// compressRatio is how much of a payload may be left for compression to pay.
+	// compressRatio is the largest compressed size, as a fraction of the payload, that pays off.
 	compressRatio = 0.8
-	// compressCare is how many times its own time compression must save: the peer decompresses and
-	// copies.
+	// compressCare is by which factor the time saved must exceed the compression time. The peer
+	// must also decompress and copy.
 	compressCare = 2
-	// maxPause bounds how many payloads pass before the next try.
+	// maxPause bounds how many payloads are skipped before the next attempt.
 	maxPause = 64
 )
 
-// pays reports whether n bytes, compressed to m, get through sooner if compression takes cost and
-// the wire takes wire for a byte, in ns. 0 is not known.
+// pays reports whether n bytes, compressed to m, arrive sooner. cost is the compression time and
+// wire the transfer time, both in ns per byte; 0 means not known.
 func pays(n, m int, cost, wire float64) bool {
 	return smaller(n, m) && compressCare*cost*float64(n) < wire*float64(n-m)
 }
 
 func smaller(n, m int) bool { return float64(m) <= compressRatio*float64(n) }
 
-// A smooth is an average in which the last value counts for a quarter.
+// A smooth is a moving average that gives the last value a weight of one quarter.
 type smooth float64
 
 func (s *smooth) add(v float64) {
@@ -58,22 +58,22 @@ func (s *smooth) add(v float64) {
 type Compressor struct {
 	always bool
 	rate   func() float64
-	count  *atomic.Uint64 // may be nil
+	count  *atomic.Uint64 // frames sent compressed; may be nil
 
-	cost, wire  smooth // ns for each byte
-	skip, pause int    // payloads that pass, now and after the next try in vain
+	cost, wire  smooth // ns per byte
+	skip, pause int    // payloads left to skip, and to skip after the next failed attempt
 	buf         *frame.Zstd
 	src, dst    []sys.Iovec // scratch
 }
 
-// A Compression says how payload is compressed.
+// A Compression configures payload compression.
 type Compression struct {
-	Always bool                   // whenever it becomes smaller, whatever the cost: for tests
+	Always bool                   // compress whenever that makes the payload smaller: for tests
 	Count  *atomic.Uint64         // if set, counts the frames that were sent compressed
 	Rate   func(net.Conn) float64 // if set, returns the measured bytes/s of a socket, or 0
 }
 
-// NewCompressor makes a compressor for a stream over conn.
+// NewCompressor returns a compressor for a stream over conn.
 func NewCompressor(c Compression, conn net.Conn) *Compressor {
 	k := &Compressor{always: c.Always, count: c.Count, rate: func() float64 { return 0 }}
 	if c.Rate != nil {
@@ -82,8 +82,8 @@ func NewCompressor(c Compression, conn net.Conn) *Compressor {
 	return k
 }
 
-// due reports whether to try to compress the job, which is then the last of its batch. It counts
-// what passes.
+// due reports whether to try to compress the job. If so, the job must be the last of its batch. due
+// also counts the payloads that are skipped.
 func (k *Compressor) due(j *Job) bool { return k != nil && k.tries(j) }
 
 func (k *Compressor) tries(j *Job) bool {
@@ -97,13 +97,13 @@ func (k *Compressor) tries(j *Job) bool {
 	return true
 }
 
-// compress makes the job one of compressed payload if that pays.
+// compress replaces the job's payload with compressed payload if that pays off.
 func (k *Compressor) compress(j *Job) {
 	if rate := k.rate(); rate > 0 {
 		k.wire.add(1e9 / rate)
 	}
 	if k.wire == 0 && !k.always {
-		return // what passes now is the measure
+		return // measure the rate with this uncompressed payload first
 	}
 	k.buf = frame.TakeZstd()
 	if !k.try(j) {
@@ -123,8 +123,8 @@ func (k *Compressor) compress(j *Job) {
 	}
 }
 
-// try compresses the first part, and the rest if that pays. It leaves memory that is gone to the
-// system call that sends it.
+// try compresses the first part, and then the rest if that pays off. If memory cannot be read, it
+// returns false and lets the sending system call report that.
 func (k *Compressor) try(j *Job) bool {
 	b, n := k.buf, int(j.H.Length)
 	b.SizePlain(n)
@@ -134,7 +134,7 @@ func (k *Compressor) try(j *Job) bool {
 	return true
 }
 
-// part compresses the first n bytes and reports whether that pays.
+// part compresses the first n bytes and reports whether that pays off.
 func (k *Compressor) part(n int) bool {
 	b := k.buf
 	start := time.Now()
@@ -163,7 +163,7 @@ func (k *Compressor) gather(j *Job) bool {
 	return err == nil && n == len(k.buf.Plain)
 }
 
-// release frees the buffers of a batch that was sent.
+// release frees the buffers once their batch was sent.
 func (k *Compressor) release() {
 	if k != nil && k.buf != nil {
 		k.buf.Free()

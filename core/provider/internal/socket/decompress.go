@@ -29,7 +29,7 @@ func (in *reader) decompress(to []sys.Iovec) error {
 	}
 	if h.Flags&frame.FlagChecksum != 0 {
 		if in.sum = frame.Checksum(0, b.Plain); in.differs() {
-			return nil // and the op ends with that
+			return nil // the op ends with that error
 		}
 	}
 	if _, err := vm.CopySelf(to, []sys.Iovec{{Addr: sys.AddrOf(b.Plain), Len: h.Length}}); err != nil {

@@ -8,7 +8,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// arenaNeed is how much of the arena the frame takes.
+// arenaNeed returns how many bytes of the arena the frame needs.
 func (j *Job) arenaNeed() int {
 	n := frame.HeaderLen + len(j.Body)
 	if j.H.Kind == frame.KindWrite || j.H.Kind == frame.KindRead {
@@ -23,8 +23,8 @@ func (j *Job) arenaNeed() int {
 	return n
 }
 
-// gathers reports whether the payload is copied into the arena. That of writes is not: a system
-// call reads it, so that a page that is long in coming holds up its thread and nothing else.
+// gathers reports whether the payload is copied into the arena. The payload of writes is not: a
+// system call reads it, so that a slow page fault blocks only that thread.
 func (j *Job) gathers() bool {
 	if j.Op == nil {
 		return false
@@ -33,7 +33,7 @@ func (j *Job) gathers() bool {
 	return j.H.Kind == frame.KindAtomic || inject || j.H.PayloadLen() <= copyMax && j.H.Kind != frame.KindWrite
 }
 
-// entries is the most entries that the frame adds to the batch.
+// entries returns the most entries that the frame adds to the batch.
 func (j *Job) entries() int {
 	switch {
 	case j.Reply != nil:
@@ -44,12 +44,12 @@ func (j *Job) entries() int {
 	return 1
 }
 
-// encode appends the frame to the batch. If memory that it reads for that is gone, the op ends and
-// the connection stays: the frame is not sent, or, where the peer waits for it, says so. An error
-// is the end of the connection.
+// encode appends the frame to the batch. If the frame's memory cannot be read, the op fails and the
+// connection stays open: encode drops the frame, or turns a reply into an errno. An error ends the
+// connection.
 func (j *Job) encode(p *pump) error {
 	at := p.mark()
-	head := p.grow(frame.HeaderLen) // filled last: it has the checksums of what follows
+	head := p.grow(frame.HeaderLen) // filled last, as it has the checksums of the rest
 	j.at.begin(p, head)
 	h := &j.H
 	if err := j.encodeRest(p); err != nil {
@@ -59,7 +59,7 @@ func (j *Job) encode(p *pump) error {
 			head = p.grow(frame.HeaderLen)
 			j.at.begin(p, head)
 			h = &frame.Header{Kind: frame.KindReply, Ticket: j.H.Ticket, Data: uint64(Unreadable)}
-		case j.H.Kind == frame.KindBody: // which the peer holds a receive for
+		case j.H.Kind == frame.KindBody: // the peer has reserved a receive for it
 			return err
 		default:
 			j.lost = true
@@ -133,7 +133,7 @@ func (j *Job) encodeOp(p *pump) error {
 	return nil
 }
 
-// add appends payload to the batch, and to the sum if one is wanted.
+// add appends payload to the batch and, if one is wanted, to the checksum.
 func (j *Job) add(p *pump, addr, n uint64) (err error) {
 	if j.H.Flags&frame.FlagChecksum != 0 {
 		j.H.Checksum, err = checksumOf(j.H.Checksum, addr, n)
@@ -142,8 +142,8 @@ func (j *Job) add(p *pump, addr, n uint64) (err error) {
 	return err
 }
 
-// copied takes payload that lies in the arena into the sum, after copying from there if that is not
-// nil.
+// copied adds payload in the arena to the checksum. If from is not nil, it first copies the payload
+// from there.
 func (j *Job) copied(b, from []byte) {
 	copy(b, from)
 	if j.H.Flags&frame.FlagChecksum != 0 {

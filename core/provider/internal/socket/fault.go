@@ -11,36 +11,37 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Memory of an op or region that was freed before its bytes were sent or received fails that op,
-// with ErrFault, and the connection stays:
+// If memory of an op or region is freed before its bytes are sent or received, that op fails with
+// ErrFault and the connection stays open:
 //
-//   - Received payload that has nowhere to go is dropped; the answer says so.
-//   - A write whose payload cannot be read, and whose header has not been sent, becomes one with
-//     flagVoid, which the peer drops.
-//   - A reply has a trailer behind its payload, and ends in zeros and an errno.
-//   - Anything else that was begun cannot be completed. Its op fails, and the connection ends for
-//     the others with ErrConnReset.
+//   - Received payload whose destination is not mapped is dropped; the answer reports it.
+//   - A write whose payload cannot be read, and whose header has not been sent, is sent with
+//     flagVoid. The peer drops it.
+//   - A reply has a trailer after its payload. The unreadable part is sent as zeros, and the
+//     trailer has the errno.
+//   - Any other frame that is partly sent cannot be completed. Its op fails with ErrFault, and the
+//     connection ends with ErrConnReset for the other ops.
 //
-// Peers that do not know these flags get none of them; their connections end.
+// These flags are not sent to peers that do not know them. Connections to such peers end instead.
 
 const pageLen = 4096
 
 var filler [64 << 10]byte
 
-// A layout is where the frame of a job lies in the iov of its batch.
+// A layout says where the frame of a job lies in the iov of its batch.
 type layout struct {
 	head    int    // entry of the header
 	addr    uint64 // the header's address
-	payload int    // first entry behind the header
-	trailer int    // entry that begins with the trailer, 0: none
-	end     int    // first entry behind the frame
+	payload int    // first entry after the header
+	trailer int    // entry that begins with the trailer; 0: no trailer
+	end     int    // first entry after the frame
 }
 
 func (a *layout) begin(p *pump, head []byte) {
 	*a = layout{head: len(p.iov) - 1, addr: sys.AddrOf(head), payload: len(p.iov)}
 }
 
-// addTrailer appends a trailer that says that the payload is good, in an entry of its own.
+// addTrailer appends a trailer, in an entry of its own, that says that the payload is valid.
 func (a *layout) addTrailer(p *pump) {
 	b := p.room(frame.TrailerLen)
 	frame.PutTrailer(b, 0)
@@ -48,9 +49,9 @@ func (a *layout) addTrailer(p *pump) {
 	p.iov = append(p.iov, sys.Iovec{Addr: sys.AddrOf(b), Len: frame.TrailerLen})
 }
 
-// sendAroundFault continues where the kernel could not read some memory of the batch. It copies in
-// large parts and does not say which entry it was, so a first pass looks at the frames that were
-// not begun, and then single pages are sent. EFAULT is the end of the connection.
+// sendAroundFault continues after the kernel could not read some memory of the batch. The kernel
+// copies in large parts and does not report the faulty entry. So sendAroundFault first checks the
+// frames that were not started, and then sends single pages. EFAULT ends the connection.
 func (p *pump) sendAroundFault() (int, error) {
 	p.rest = sys.Advance(p.rest, 0)
 	if !p.searched {
@@ -76,10 +77,10 @@ func (p *pump) sendAroundFault() (int, error) {
 	return 0, syscall.EFAULT
 }
 
-// voidUnreadable looks at the payload of all frames whose header was not sent, and keeps what
-// cannot be read from being sent.
+// voidUnreadable checks the payload of all frames whose header was not sent. It replaces unreadable
+// payload, so that it is not sent.
 func (p *pump) voidUnreadable() {
-	for i := len(p.batch) - 1; i >= 0; i-- { // from the last on: what is replaced moves only what is behind it
+	for i := len(p.batch) - 1; i >= 0; i-- { // backwards: a replacement moves only the entries after it
 		j := &p.batch[i]
 		at := len(p.iov) - len(p.rest)
 		begun := j.at.head < at || j.at.head == at && p.rest[0].Addr > j.at.addr
@@ -100,7 +101,8 @@ func (p *pump) voidUnreadable() {
 	}
 }
 
-// endReply replaces the payload of a reply from an entry on with zeros, and says so in the trailer.
+// endReply replaces the payload of a reply, starting at entry from, with zeros, and writes ErrFault
+// to the trailer.
 func (p *pump) endReply(j *Job, from int) {
 	frame.PutTrailer(sys.Bytes(p.iov[j.at.trailer].Addr, frame.TrailerLen), fabric.ErrFault)
 	for i := range p.batch {
@@ -110,7 +112,7 @@ func (p *pump) endReply(j *Job, from int) {
 	}
 }
 
-// blank has entries from to end of iov, payload of the frame of that index, sent as zeros.
+// blank replaces the entries from to end of iov, payload of the frame with this index, with zeros.
 func (p *pump) blank(index, from, end int) {
 	at := len(p.iov) - len(p.rest)
 	iov := append([]sys.Iovec(nil), p.iov[:from]...)

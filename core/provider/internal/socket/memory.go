@@ -7,7 +7,8 @@ import (
 	"mori/core/internal/sys"
 )
 
-// Gather copies the op's first len(dst) local bytes. Memory that cannot be read is EFAULT.
+// Gather copies the op's first len(dst) local bytes. It returns EFAULT if the memory cannot be
+// read.
 func Gather(dst []byte, op *fabric.Op) error {
 	return sys.Guard(func() {
 		for i := 0; len(dst) > 0; i++ {
@@ -20,7 +21,7 @@ func Gather(dst []byte, op *fabric.Op) error {
 	})
 }
 
-// Unreadable is what an op ends with if its local memory cannot be read.
+// Unreadable is the errno of an op whose local memory cannot be read.
 const Unreadable = fabric.ErrFault
 
 // AppendLocal appends the op's first n local bytes, or all if there are fewer.

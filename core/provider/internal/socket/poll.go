@@ -10,60 +10,60 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A program that polls its completion queue has a processor that can read the socket, too: no other
-// thread has to be woken for a message, and no reply needs its own packet, because it travels with
-// the program's next submission. So the goroutine of socket 0 hands its reader, and what is left to
-// send, to the caller of CQ.Read, as long as a program polls and messages arrive. It takes them
-// back when a program parks in CQ.Wait, when nobody has polled for takeBack, and when nothing
-// arrived for coldPolls polls. Of the polls of a stream that the goroutine keeps, only one in
-// coldLook makes a system call, for programs that leave the goroutine no processor.
+// A program that polls its completion queue can also read the socket. Then no other thread must be
+// woken for a message, and a reply needs no packet of its own: it travels with the program's next
+// submission. So the goroutine of socket 0 lends its reader and its unsent frames to the callers of
+// CQ.Read while a program polls and messages arrive. It takes them back when a program parks in
+// CQ.Wait, when no program has polled for takeBack, or when nothing arrived in coldPolls polls.
+// While the goroutine keeps the stream, only one poll in coldLook makes a system call, for programs
+// that leave the goroutine no CPU time.
 //
-// Half of a round trip between two processes on 2 cores, read by the poller and by goroutines
-// alone: 64 B 5.9 and 97 to 134 µs, 64 KiB 20 and 124 µs, 1 MiB 195 and 770 µs. fi_pingpong on
-// libfabric's tcp: 5.4, 22 and 202 µs, on tcp;ofi_rxm: 10, 57 and 240 µs.
+// Half a round trip between two processes on 2 cores, with polling and with goroutines only: 64 B
+// 5.9 and 97 to 134 µs, 64 KiB 20 and 124 µs, 1 MiB 195 and 770 µs. fi_pingpong on libfabric's tcp:
+// 5.4, 22 and 202 µs; on tcp;ofi_rxm: 10, 57 and 240 µs.
 const (
-	// warmPolls is how many looks between two waits of the reader make it lend.
+	// warmPolls is how many polls between two waits of the reader make it lend the stream.
 	warmPolls = 16
-	// coldPolls is after how many looks without a byte it has the stream back.
+	// coldPolls is after how many polls without a byte the goroutine takes the stream back.
 	coldPolls = 20_000
-	// coldLook is the number of polls, of a stream that its goroutine keeps, per system call.
+	// coldLook is how many polls make one system call while the goroutine keeps the stream.
 	coldLook = 128
-	// takeBack is how long what arrives can lie when a program stops looking.
+	// takeBack bounds how long bytes may stay unread after a program stops polling.
 	takeBack = time.Millisecond
-	// lentLowWater makes the socket wake Go's poller only for more bytes while pollers own the
-	// reader. 64 KiB to 4 MiB made no difference.
+	// lentLowWater is the low-water mark of the socket while pollers own the reader: the socket
+	// wakes Go's poller only for more bytes. 64 KiB to 4 MiB made no difference.
 	lentLowWater = 1 << 20
 )
 
-// A lending is the part of a reader that has to do with pollers.
+// A lending is the part of a reader that handles pollers.
 type lending struct {
 	lent  atomic.Bool // changes with Stream.mu held
-	seen  uint64      // polls when the goroutine waited last
-	cold  int         // looks without a byte
+	seen  uint64      // polls counted at the goroutine's last wait
+	cold  int         // polls without a byte
 	back  chan struct{}
 	timer *time.Timer
 }
 
 func (b *lending) init() { b.back = make(chan struct{}, 1) }
 
-// A Poller lets programs that read completion queues over and over read a stream; see util.Source.
+// A Poller lets programs that poll completion queues read a stream; see util.Source.
 type Poller struct {
 	stream *Stream
 	queues [2]*util.CQ
 	users  Users
 	looks  atomic.Uint64
-	parked atomic.Int32 // readers of the queues that are parked: they must not have to wait for a look
+	parked atomic.Int32 // parked readers of the queues, which must not have to wait for a poll
 }
 
 var _ util.Source = (*Poller)(nil)
 
-// Users counts those who use a connection. Enter reports false once the connection has ended.
+// Users counts the users of a connection. Enter returns false once the connection has ended.
 type Users interface {
 	Enter() bool
 	Leave()
 }
 
-// Poll makes the readers of two queues, which may be the same, read s. It comes before Read.
+// Poll lets the readers of two queues, which may be the same, read s. Call it before Read.
 func Poll(s *Stream, tx, rx *util.CQ, users Users) *Poller {
 	p := &Poller{stream: s, queues: [2]*util.CQ{tx, rx}, users: users}
 	s.in.poller = p
@@ -74,18 +74,19 @@ func Poll(s *Stream, tx, rx *util.CQ, users Users) *Poller {
 	return p
 }
 
-// Stop takes the poller out of its queues.
+// Stop removes the poller from its queues.
 func (p *Poller) Stop() {
 	for _, q := range p.queues {
 		q.RemoveSource(p)
 	}
 }
 
-// hooked reports whether a queue has a hook, which may read the queue under locks that a reader
-// takes.
+// hooked reports whether a queue has a hook. A hook may read the queue while it holds locks that a
+// reader takes.
 func (p *Poller) hooked() bool { return p.queues[0].Hooked() || p.queues[1].Hooked() }
 
-// mayLend reports whether somebody polls, and nobody is parked. With the reader's mu held.
+// mayLend reports whether a program polls and no reader of the queues is parked. The caller holds
+// the reader's mu.
 func (in *reader) mayLend() bool {
 	p := in.poller
 	if p == nil {
@@ -97,13 +98,13 @@ func (in *reader) mayLend() bool {
 	return warm && p.parked.Load() == 0 && !p.hooked()
 }
 
-// lend leaves the reader to pollers until they give it back or are gone.
+// lend lends the reader to pollers until they give it back or stop polling.
 func (in *reader) lend() {
 	b := &in.lending
 	in.s.mu.Lock()
 	b.lent.Store(true)
 	in.s.mu.Unlock()
-	if in.poller.parked.Load() > 0 { // it parked just now, and may not have seen that pollers read
+	if in.poller.parked.Load() > 0 { // it parked just now, unaware that pollers read
 		in.reclaim()
 		return
 	}
@@ -131,7 +132,7 @@ func (in *reader) lend() {
 	in.lowWater(1)
 }
 
-// reclaim takes the reader back. What is left to send is the writer's.
+// reclaim takes the reader back. The writer sends what is left.
 func (in *reader) reclaim() {
 	in.s.mu.Lock()
 	in.lent.Store(false)
@@ -143,13 +144,13 @@ func (in *reader) reclaim() {
 	}
 }
 
-// lowWater is the least that makes the socket readable. It is no more than a hint, and other
-// sockets than TCP do not take it.
+// lowWater sets how many bytes make the socket readable. It is only a hint; sockets other than TCP
+// ignore it.
 func (in *reader) lowWater(n int) {
 	_ = syscall.SetsockoptInt(in.s.fd, syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, n)
 }
 
-// giveBack makes the goroutine take the stream back.
+// giveBack makes the goroutine reclaim the stream.
 func (b *lending) giveBack() {
 	select {
 	case b.back <- struct{}{}:
@@ -157,7 +158,8 @@ func (b *lending) giveBack() {
 	}
 }
 
-// park leaves what the socket does not take now to pollers, or reports that it has none.
+// park leaves the bytes that the socket does not accept now to pollers. It returns false if no
+// poller owns the reader.
 func (s *Stream) park() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +167,7 @@ func (s *Stream) park() bool {
 	return s.parked
 }
 
-// unpark takes it up again.
+// unpark continues to send what park left.
 func (s *Stream) unpark() {
 	s.mu.Lock()
 	parked := s.parked
@@ -196,20 +198,20 @@ func (p *Poller) Drain() {
 	p.stream.unpark()
 }
 
-// look turns the reader. With its mu held.
+// look reads what arrived. The caller holds the reader's mu.
 func (in *reader) look() {
 	in.got, in.drained = false, false
 	err := in.turn()
 	lent := in.lent.Load()
 	switch {
 	case lent && err != ErrWait:
-		in.giveBack() // the goroutine finds the same
+		in.giveBack() // the goroutine will get the same error
 	case !lent:
 		in.s.Kick()
 	case in.got:
 		in.cold = 0
 	default:
-		in.s.Kick() // answers that nothing took along
+		in.s.Kick() // send the answers that no submission took along
 		if in.cold++; in.cold >= coldPolls {
 			in.cold = 0
 			in.giveBack()

@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// arenaLen is the room for headers, tables and small payloads of one batch.
+	// arenaLen is the size of the buffer for headers, tables and small payloads of one batch.
 	arenaLen = 64 << 10
-	// copyMax is up to where payload is copied beside its header: one entry instead of two, and no
-	// page to pin down.
+	// copyMax is the largest payload that is copied next to its header. That saves an entry, and no
+	// page must be pinned.
 	copyMax = 4 << 10
-	// batchBytes is where a batch ends. Acks wait for no more than that.
+	// batchBytes bounds a batch, and thus how many bytes an ack waits behind.
 	batchBytes = 1 << 20
-	// inlineMax is how much a submitter sends itself. Beyond it the copying belongs on the stream's
-	// goroutine.
+	// inlineMax is how many bytes a submitter sends itself. The stream's goroutine copies and sends
+	// the rest.
 	inlineMax = 64 << 10
-	// keepEntries is how long a list of segments may grow and still be kept for the next frame.
+	// keepEntries is the largest capacity of a segment list that is kept for the next frame.
 	keepEntries = 8 << 10
 )
 
-// A pump turns jobs into calls of sendmsg. It is used by one goroutine at a time.
+// A pump sends jobs with sendmsg. One goroutine uses it at a time.
 type pump struct {
 	s        *Stream
 	batch    []Job
 	arena    []byte // never grows: entries of iov point into it
 	iov      []sys.Iovec
-	rest     []sys.Iovec // the end of iov: what is not sent
+	rest     []sys.Iovec // the unsent tail of iov
 	bytes    uint64      // of the batch
 	acks     []frame.Ack
 	big      [][]byte    // tables that did not fit the arena
 	compress *Compressor // nil if nothing is compressed
 
 	pages    pages.Map    // scratch
-	searched bool         // for memory of the batch that cannot be read
+	searched bool         // the batch was searched for memory that cannot be read
 	page     [1]sys.Iovec // scratch
 
 	try   func(fd uintptr) bool // for RawConn.Write
@@ -57,8 +57,8 @@ func (p *pump) init(s *Stream) {
 	}
 }
 
-// pump sends until nothing is queued, with busy set by the caller. Inline it gives up when it would
-// have to wait or has sent its share, and leaves the rest to the writer.
+// pump sends until nothing is queued. The caller has set busy. If inline is set, pump stops when it
+// would block or has sent inlineMax bytes, and leaves the rest to the writer.
 func (p *pump) pump(inline bool) {
 	budget := uint64(inlineMax)
 	for {
@@ -78,7 +78,7 @@ func (p *pump) pump(inline bool) {
 			}
 			budget -= min(budget, p.bytes)
 			if len(p.rest) == 0 {
-				continue // all of it is lost
+				continue // every frame of the batch was lost
 			}
 		}
 		may, locked := p.mayInline(inline)
@@ -88,7 +88,7 @@ func (p *pump) pump(inline bool) {
 		}
 		n, err := p.sendRest(locked)
 		if err == syscall.EFAULT && p.s.wire == nil {
-			if inline { // to find out where touches the memory
+			if inline { // finding the faulty entry accesses the memory
 				p.s.handOver()
 				return
 			}
@@ -108,7 +108,7 @@ func (p *pump) pump(inline bool) {
 				return
 			}
 			if n, err = p.waitAndSend(); err == syscall.EFAULT {
-				continue // the next try finds where
+				continue // the next attempt finds the faulty entry
 			}
 		}
 		if err == ErrEnded {
@@ -137,12 +137,12 @@ func (p *pump) waitAndSend() (int, error) {
 	return p.tried, p.err
 }
 
-// broken ends the connection from the write side. busy stays set, so nobody pumps again.
+// broken ends the connection after a write error. busy stays set, so no goroutine pumps again.
 func (p *pump) broken(err error) {
 	p.s.stop()
 	switch err {
 	case syscall.EPIPE, syscall.ECONNRESET:
-		// The reader sees the same end of the socket, and may find a goodbye before it.
+		// The reader sees the same end of the socket, possibly after a goodbye.
 	case syscall.EFAULT:
 		p.s.owner.Fail(fmt.Errorf("send to %s: memory of another op was freed while it was sent: %w", p.s.env.Peer, fabric.ErrConnReset))
 	default:
@@ -150,7 +150,7 @@ func (p *pump) broken(err error) {
 	}
 }
 
-// settle ends the jobs of a batch that was sent.
+// settle completes the jobs of a sent batch.
 func (p *pump) settle() {
 	for i := range p.batch {
 		j := &p.batch[i]
@@ -159,8 +159,8 @@ func (p *pump) settle() {
 		case j.lost:
 			p.s.owner.Unsent(j)
 		case j.H.Kind == frame.KindGoodbye && p.s.wire == nil:
-			// If both sides say goodbye at once, each reads nothing but the end, and would wait for
-			// it.
+			// If both sides say goodbye at once, each only waits to read the end of the socket.
+			// This shutdown lets the peer see it.
 			_ = syscall.Shutdown(p.s.fd, syscall.SHUT_WR)
 		default:
 			p.s.owner.Written(j)
@@ -172,8 +172,8 @@ func (p *pump) settle() {
 	p.compress.release()
 }
 
-// fill makes the next batch. It reports false if there is nothing to send, with busy reset, or if
-// it left what there is to the writer.
+// fill makes the next batch. It returns false if the queue is empty, after resetting busy, or if it
+// left the queue to the writer.
 func (p *pump) fill(inline bool) (bool, error) {
 	if p.arena == nil {
 		p.arena = make([]byte, 0, arenaLen)
@@ -203,9 +203,9 @@ func (p *pump) fill(inline bool) (bool, error) {
 	return true, p.encode()
 }
 
-// takeJobs moves jobs to the batch, whose arena has room bytes left. It reports true if it stopped
-// at one to compress: that is the last of the batch or, inline, the next in the queue, since only
-// the writer compresses and sums. With Stream.mu held.
+// takeJobs moves jobs to the batch, whose arena has room bytes left. It returns true if it stopped
+// at a job to compress. That job is the last of the batch. If inline is set, it is still the next
+// in the queue instead, since only the writer compresses and checksums. The caller holds Stream.mu.
 func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
 	entries := 1
 	for p.s.jobs.Len() > 0 && p.bytes < batchBytes && entries < sys.IovMax {
@@ -216,7 +216,7 @@ func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
 		}
 		compresses = p.compress.due(j)
 		if inline && (compresses || j.H.Flags&frame.FlagChecksum != 0 && j.H.PayloadLen() > 0) {
-			return true // to sum means to read, which may have to wait for a page
+			return true // a checksum reads the payload, which may block on a page fault
 		}
 		p.batch = append(p.batch, p.s.jobs.Pop())
 		j = &p.batch[len(p.batch)-1]
@@ -230,7 +230,7 @@ func (p *pump) takeJobs(room int, inline bool) (compresses bool) {
 	return false
 }
 
-// encode writes the frames of the batch.
+// encode encodes the frames of the batch.
 func (p *pump) encode() error {
 	if len(p.acks) > 0 {
 		h := frame.Header{Kind: frame.KindAck, Count: uint32(len(p.acks))}
@@ -251,7 +251,7 @@ func (p *pump) encode() error {
 	return nil
 }
 
-// A mark is how far a batch is.
+// A mark is a position in a batch.
 type mark struct {
 	arena, iov, big int
 	last            uint64 // bytes of the last entry of iov
@@ -265,7 +265,7 @@ func (p *pump) mark() mark {
 	return m
 }
 
-// rewind takes back what came after m.
+// rewind removes everything after m from the batch.
 func (p *pump) rewind(m mark) {
 	clear(p.big[m.big:])
 	p.arena, p.iov, p.big = p.arena[:m.arena], p.iov[:m.iov], p.big[:m.big]
@@ -274,8 +274,8 @@ func (p *pump) rewind(m mark) {
 	}
 }
 
-// grow returns the next n bytes of the arena, which become part of the batch. What is too large for
-// the arena gets memory of its own: a table of thousands of segments.
+// grow returns the next n bytes of the arena, which become part of the batch. A table of thousands
+// of segments that does not fit the arena gets its own allocation.
 func (p *pump) grow(n int) []byte {
 	b := p.room(n)
 	p.add(sys.AddrOf(b), uint64(n))

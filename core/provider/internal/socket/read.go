@@ -16,27 +16,29 @@ import (
 )
 
 const (
-	// stagingLen is the buffer through which headers, tables and small payloads arrive. Each read
-	// of a payload ends in it, so that the next header comes by the same system call.
+	// stagingLen is the size of the buffer that headers, tables and small payloads arrive in. Each
+	// read of a payload ends in this buffer, so that the same system call also reads the next
+	// header.
 	stagingLen = 16 << 10
-	// tailLen is the part of it that a long payload's reads end in: what arrives here is copied
-	// once more, and behind a long payload comes another one, as a rule.
+	// tailLen is how much of that buffer the reads of a long payload use. Bytes that arrive here
+	// are copied once more, and a long payload is usually followed by another one.
 	tailLen = 1 << 10
-	// trashLen is the buffer for payload that nobody wants.
+	// trashLen is the size of the buffer for payload that is dropped.
 	trashLen = 64 << 10
-	// bufferPause is how long a reader waits for a buffer of device memory.
+	// bufferPause is how long a reader waits before it retries to get a buffer for device memory.
 	bufferPause = 200 * time.Microsecond
 )
 
-// Read takes frames until the connection ends, and returns why.
+// Read reads frames until the connection ends, and returns the cause.
 func (s *Stream) Read() error { return s.in.read() }
 
-// read turns the reader whenever it can go on.
+// read calls turn whenever it can make progress.
 //
-// It waits at Go's poller. Waiting in the kernel, which costs fewer system calls, was slower on 2
-// cores for all but a lone payload: an 8-byte write took 60 to 80 µs for 41 to 45, since leaving a
-// long system call takes Go longer than leaving its poller, and 128 x 1 MiB moved at 0.82 to 0.90
-// of plain sockets for 0.93, since a thread in a system call keeps its processor.
+// It waits in Go's network poller. Waiting in the kernel needs fewer system calls, but on 2 cores
+// it was faster for a single payload only. An 8-byte write took 60 to 80 µs instead of 41 to 45,
+// because Go needs longer to leave a long system call than to leave its poller. 128 x 1 MiB reached
+// 0.82 to 0.90 of plain sockets instead of 0.93, because a thread in a system call keeps its
+// processor.
 func (in *reader) read() error {
 	for {
 		if err := in.s.raw.Read(in.try); err != nil {
@@ -65,7 +67,7 @@ func (in *reader) read() error {
 	}
 }
 
-// need makes n bytes lie in the staging buffer from in.r on.
+// need ensures that n bytes lie in the staging buffer, starting at in.r.
 func (in *reader) need(n int) error {
 	if in.w-in.r >= n {
 		return nil
@@ -74,7 +76,7 @@ func (in *reader) need(n int) error {
 	in.r = 0
 	for in.w < n {
 		room := stagingLen - in.w
-		if in.phase == phaseTable { // the payload behind it goes to its own place
+		if in.phase == phaseTable { // read the payload after it straight to its destination
 			room = min(room, in.left*frame.SegmentLen-(in.w-in.r)+tailLen)
 		}
 		in.iov = append(in.iov[:0], sys.Iovec{Addr: sys.AddrOf(in.buf) + uint64(in.w), Len: uint64(room)})
@@ -87,7 +89,7 @@ func (in *reader) need(n int) error {
 	return nil
 }
 
-// payload fills dst, and then takes what is to be dropped.
+// payload fills Dst and then reads the bytes to drop.
 func (in *reader) payload() error {
 	for in.Want > 0 || in.Drop > 0 {
 		if in.Want == 0 {
@@ -107,15 +109,15 @@ func (in *reader) payload() error {
 	return nil
 }
 
-// loseMemory drops what is left of a payload whose memory cannot be written: the op or region is
-// freed, and the connection is not.
+// loseMemory drops the rest of a payload whose destination is not mapped. The op or region was
+// freed; the connection stays open.
 func (in *reader) loseMemory() {
 	in.Gone = true
 	in.Drop += in.Want
 	in.Want, in.Dst = 0, nil
 }
 
-// receive fills dst, whose entries it changes.
+// receive fills Dst. It modifies the entries.
 func (in *reader) receive() error {
 	for in.Want > 0 {
 		in.Dst = sys.Advance(in.Dst, 0)
@@ -142,7 +144,7 @@ func (in *reader) receive() error {
 		}
 		in.r, in.w = 0, 0
 		tail := uint64(stagingLen)
-		if in.summing() && in.Want <= tailLen { // small ones are summed before they lie where other ops may write
+		if in.summing() && in.Want <= tailLen { // checksum a small payload before other ops can overwrite it
 			in.one[0] = sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}
 			m, err := in.recv(in.one[:], tail)
 			if err != nil {
@@ -155,7 +157,7 @@ func (in *reader) receive() error {
 			tail = tailLen
 		}
 		m, err := in.recv(append(in.Dst, sys.Iovec{Addr: sys.AddrOf(in.buf), Len: tail}), in.Want+tail)
-		if err == syscall.EFAULT { // nothing was taken from the socket
+		if err == syscall.EFAULT { // the kernel took nothing from the socket
 			in.loseMemory()
 			return nil
 		}
@@ -178,8 +180,8 @@ func (in *reader) receive() error {
 	return nil
 }
 
-// unstage copies the staged bytes in one to the first m bytes of dst, and moves dst on. It reports
-// false if dst cannot be written.
+// unstage copies the staged bytes to the first m bytes of Dst and advances Dst. It returns false if
+// Dst cannot be written.
 func (in *reader) unstage(m uint64) bool {
 	if in.Own {
 		if sys.Move(in.Dst[0].Addr, in.one[0].Addr, m) != nil {
@@ -189,7 +191,7 @@ func (in *reader) unstage(m uint64) bool {
 		return true
 	}
 	in.parts = in.parts[:0]
-	for left, i := m, 0; left > 0; i++ { // a copy of the entries, which the copy uses up
+	for left, i := m, 0; left > 0; i++ { // copy the entries: CopySelf modifies them
 		v := in.Dst[i]
 		v.Len = min(v.Len, left)
 		in.parts = append(in.parts, v)
@@ -203,8 +205,8 @@ func (in *reader) unstage(m uint64) bool {
 	return true
 }
 
-// recv reads once into iov, which asks for want bytes or more. After a read that got less, answers
-// go out before the next.
+// recv reads once into iov, asking for at least want bytes. After a read that got less, answers are
+// sent before the next read.
 func (in *reader) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	if in.s.env.Ended.Load() {
 		return 0, ErrEnded
@@ -243,7 +245,7 @@ func (in *reader) recv(iov []sys.Iovec, want uint64) (n int, err error) {
 	return n, nil
 }
 
-// lost is the end of the socket as the error of its ops.
+// lost returns the end of the socket as the error of its ops.
 func (in *reader) lost(err error) error {
 	switch err {
 	case io.EOF:
@@ -254,11 +256,11 @@ func (in *reader) lost(err error) error {
 	return fmt.Errorf("connection to %s broke: %v: %w", in.s.env.Peer, err, fabric.ErrConnReset)
 }
 
-// DiscardRest reads until the peer closes, so that our goodbye is not lost in a reset. The end of
-// the socket on this side bounds it.
+// DiscardRest reads until the peer closes, so that a reset does not discard our goodbye. It ends
+// when this side shuts the socket down.
 func (s *Stream) DiscardRest() {
 	in := &s.in
-	in.mu.Lock() // a poller may not have left yet
+	in.mu.Lock() // a poller may still be reading
 	defer in.mu.Unlock()
 	arg := []sys.Iovec{{Addr: sys.AddrOf(in.buf), Len: stagingLen}}
 	var n int

@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Why a reader does not go on.
+// Reasons why a reader stops or waits.
 var (
 	ErrEnded    = errors.New("connection ended")                  // on this side
 	ErrWait     = errors.New("nothing arrived")                   // until the stream is readable
@@ -22,57 +22,57 @@ var (
 	errLent     = errors.New("the stream belongs to pollers")     // until they give it back
 )
 
-// An Incoming is a frame that arrives. Begin sets where its payload goes.
+// An Incoming is a frame being received. Begin sets where its payload goes.
 type Incoming struct {
 	H    frame.Header
-	Segs []fabric.RSeg // its table
-	Dst  []sys.Iovec   // where payload goes; has capacity for one more
-	Want uint64        // bytes of Dst
-	Drop uint64        // bytes behind those, which go nowhere
+	Segs []fabric.RSeg // the frame's table
+	Dst  []sys.Iovec   // destination of the payload; has capacity for one more entry
+	Want uint64        // payload bytes to write to Dst
+	Drop uint64        // bytes after those, to be dropped
 	Own  bool          // Dst is memory of this package or of the Owner
 	Gone bool          // Dst cannot be written: the rest of the payload is dropped
 
 	r *reader
 }
 
-// A phase is where in a frame a reader is.
+// A phase is the part of a frame that a reader is at.
 type phase uint8
 
 const (
-	phaseHeader  phase = iota // before it
-	phaseTable                // its header is in h, its table is being read
-	phaseBegin                // to be begun
-	phasePayload              // payload goes to dst
-	phaseEnd                  // to be ended
+	phaseHeader  phase = iota // before the header
+	phaseTable                // the header is in H, the table is being read
+	phaseBegin                // Begin is to be called
+	phasePayload              // the payload is read into Dst
+	phaseEnd                  // Finish is to be called
 )
 
-// A reader is the receiving direction of a Stream: a state machine that takes what arrived and
-// never waits. The stream's goroutine runs it when the socket is readable, or a poller does; see
+// A reader is the receiving direction of a Stream: a state machine that reads what arrived and
+// never blocks. The stream's goroutine or a poller runs it when the socket is readable; see
 // poll.go.
 type reader struct {
 	s       *Stream
 	poller  *Poller    // may be nil
 	mu      sync.Mutex // held while the reader runs; protects what follows
 	buf     []byte     // headers, tables and small payloads arrive here
-	r, w    int        // what of it is read and filled
+	r, w    int        // buf[r:w] is filled and not yet read
 	drained bool       // the last read got less than it asked for
-	got     bool       // bytes came since it was reset
-	fault   error      // what ended the connection
+	got     bool       // bytes arrived since this was last reset
+	fault   error      // the error that ended the connection
 
 	phase phase
 	Incoming
-	left  int // entries of the table to come
+	left  int // table entries still to be read
 	total uint64
 	check uint32       // checksum of the table so far
 	sum   uint32       // checksum of the payload so far, with FlagChecksum
 	iov   []sys.Iovec  // scratch
-	one   [1]sys.Iovec // scratch beside Dst, which may lie in iov
-	parts []sys.Iovec  // scratch beside both
+	one   [1]sys.Iovec // scratch in addition to Dst, which may use iov
+	parts []sys.Iovec  // scratch in addition to both
 	trash []byte       // for bytes that are dropped
-	zstd  *frame.Zstd  // of a compressed payload: where it arrives
+	zstd  *frame.Zstd  // the buffers of a compressed payload
 
 	try    func(fd uintptr) bool // for RawConn.Read
-	result error                 // why try answered true
+	result error                 // why try returned true
 	lending
 }
 
@@ -83,7 +83,7 @@ func (in *reader) init(s *Stream) {
 	in.try = func(uintptr) bool {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		for in.got = true; in.got; { // to the last: a read that got less than it asked for may have met the end of the stream
+		for in.got = true; in.got; { // until nothing arrives: a short read may be the last
 			in.drained, in.got = false, false
 			if in.result = in.turn(); in.result != ErrWait {
 				return true
@@ -98,8 +98,8 @@ func (in *reader) init(s *Stream) {
 	}
 }
 
-// turn takes what arrived. It returns why it cannot go on. An error that ended the connection comes
-// again.
+// turn reads and handles what arrived. It returns why it cannot continue. After an error that ended
+// the connection, it returns the same error again.
 func (in *reader) turn() error {
 	for in.fault == nil {
 		switch err := in.step(); err {
@@ -152,7 +152,7 @@ func (in *reader) begin() error {
 	return in.s.owner.Begin(&in.Incoming)
 }
 
-// Scratch is a list of entries for Dst, empty and with room for n.
+// Scratch returns an empty list for Dst with capacity for n entries.
 func (f *Incoming) Scratch(n int) []sys.Iovec { return f.r.scratch(n) }
 
 func (in *reader) scratch(n int) []sys.Iovec {
@@ -162,8 +162,9 @@ func (in *reader) scratch(n int) []sys.Iovec {
 	return in.iov[:0]
 }
 
-// Take returns the next n bytes behind the table, which are few, or ErrWait: then Begin or Finish
-// returns it and is called again. The bytes are valid until that returns.
+// Take returns the next n bytes after the table. n is small. If they have not arrived, it returns
+// ErrWait, which Begin or Finish must return; the reader calls it again later. The bytes are valid
+// until Begin or Finish returns.
 func (f *Incoming) Take(n int) ([]byte, error) {
 	in := f.r
 	if err := in.need(n); err != nil {
@@ -174,19 +175,19 @@ func (f *Incoming) Take(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Altered is the error of a frame whose contents were changed on the way.
+// Altered returns the error for a frame whose contents changed in transit.
 func (f *Incoming) Altered() error { return altered(f.r.s.env.Peer, &f.H) }
 
-// Differs reports whether the payload that arrived is not what was sent.
+// Differs reports whether the received payload does not match its checksum.
 func (f *Incoming) Differs() bool { return f.r.differs() }
 
 // Compressed reports whether the payload arrived compressed and is to be decompressed.
 func (f *Incoming) Compressed() bool { return f.r.zstd != nil }
 
-// ReceiveCompressed makes the payload, whose destination is known, arrive in a buffer if it is
-// compressed. Decompress follows.
+// ReceiveCompressed redirects a compressed payload to a buffer. Call it once the destination is
+// set. Decompress must follow.
 func (f *Incoming) ReceiveCompressed() { f.r.receiveCompressed() }
 
-// Decompress moves a compressed payload to its destination. It writes nothing unless the payload is
-// what its header says.
+// Decompress decompresses the payload to its destination. It writes nothing if the payload does not
+// match its header.
 func (f *Incoming) Decompress(to []sys.Iovec) error { return f.r.decompress(to) }

@@ -15,39 +15,39 @@ import (
 	"mori/core/provider/internal/queue"
 )
 
-// An Owner uses a Stream. The Stream calls Begin and Finish from one goroutine at a time, and the
-// others from any.
+// An Owner handles the frames of a Stream. The Stream calls Begin and Finish from one goroutine at
+// a time, and the other methods from any goroutine.
 type Owner interface {
-	// Begin takes the header and table of a frame, and sets where its payload goes. ErrWait,
-	// ErrNoRoom, ErrNoBuffer and ErrBehind make the Stream wait and call it again. Other errors end
-	// the connection.
+	// Begin handles the header and table of a frame and sets where its payload goes. After ErrWait,
+	// ErrNoRoom, ErrNoBuffer or ErrBehind, the Stream waits and calls it again. Any other error
+	// ends the connection.
 	Begin(in *Incoming) error
-	// Finish takes a frame whose payload is in place. Its errors are those of Begin.
+	// Finish handles a frame whose payload has been received. Its errors are those of Begin.
 	Finish(in *Incoming) error
 
-	// Written is called when a frame was handed to the kernel: nobody reads its memory any more.
+	// Written is called when a frame was handed to the kernel. Its memory is no longer read.
 	Written(j *Job)
-	// Unsent is called when memory of a frame cannot be read and the frame was not sent.
+	// Unsent is called when a frame was not sent because its memory cannot be read.
 	Unsent(j *Job)
-	// Unreadable is called when memory of a frame cannot be read and the peer still answers the
-	// operation, or the connection ends.
+	// Unreadable is called when the memory of a frame cannot be read, and the peer will still
+	// answer the operation or the connection will end.
 	Unreadable(j *Job)
-	// Dropped is called for a reply that is not sent, since the connection ends.
+	// Dropped is called for a reply that is not sent because the connection is ending.
 	Dropped(j *Job)
 
 	// Fail ends the connection.
 	Fail(err error)
 }
 
-// An Env is what the streams of one connection have in common. It does not change once they start.
+// An Env has what the streams of one connection share. It is constant once they start.
 type Env struct {
 	Peer      fabric.Addr
 	PeerTx    int             // operations that the peer may have pending
 	PeerFault bool            // the peer takes frames with FlagTrailer and FlagVoid
 	Ended     *atomic.Bool    // set when the connection ends
-	Over      <-chan struct{} // closed then
+	Over      <-chan struct{} // closed when the connection ends
 	Quit      <-chan struct{} // closed when writers must return
-	Space     <-chan struct{} // a completion queue has room again
+	Space     <-chan struct{} // signaled when a completion queue has room again
 }
 
 // A Stream is one byte stream of a connection with its two directions: a socket, or a Wire.
@@ -57,24 +57,24 @@ type Stream struct {
 	raw   syscall.RawConn
 	ends
 
-	// Of a stream that is no socket; see wire.go.
+	// For a stream that is not a socket; see wire.go.
 	wire  Wire
 	room  atomic.Uint32
-	news  chan struct{} // makes ReadWire look
-	waits atomic.Bool   // what came waits for the program
+	news  chan struct{} // wakes ReadWire
+	waits atomic.Bool   // arrived bytes wait for the program
 
 	queued atomic.Int64 // payload bytes of jobs that are not sent
 
 	mu       sync.Mutex // protects what follows
 	jobs     queue.FIFO[Job]
 	acks     []frame.Ack
-	busy     bool // somebody pumps, or the writer was woken
-	parked   bool // busy, and the next poller pumps on
-	stopped  bool // nothing is sent any more
+	busy     bool // a goroutine pumps, or the writer was woken
+	parked   bool // busy, and the next poller continues to pump
+	stopped  bool // no more frames are sent
 	farewell bool // the goodbye is queued: later jobs are dropped
 
-	wake chan struct{} // makes the writer pump
-	out  pump          // belongs to the goroutine that set busy
+	wake chan struct{} // wakes the writer to pump
+	out  pump          // used by the goroutine that set busy
 	in   reader
 }
 
@@ -82,19 +82,19 @@ type Stream struct {
 type Job struct {
 	H      frame.Header
 	ID     int        // of Op, for the Owner
-	Op     *fabric.Op // whose table and payload are sent
+	Op     *fabric.Op // the op whose table and payload are sent
 	Inject []byte     // the bytes of an OpInject op
-	Reply  Reply      // whose payload is sent
-	Body   []byte     // of an extension
+	Reply  Reply      // the reply whose payload is sent
+	Body   []byte     // the body of an extension frame
 
-	lost bool   // it was not sent: its memory cannot be read
-	at   layout // in the pump's batch
+	lost bool   // not sent because its memory cannot be read
+	at   layout // position in the pump's batch
 }
 
-// A Reply is the payload that a peer reads.
+// A Reply is the payload of one read of the peer.
 type Reply interface{ Iovecs() []sys.Iovec }
 
-// New makes a stream of a socket. Nothing is sent before Open.
+// New makes a stream over a socket. It sends nothing before Open.
 func New(owner Owner, env *Env, conn net.Conn) (*Stream, error) {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -119,22 +119,22 @@ func newStream(owner Owner, env *Env) *Stream {
 	return s
 }
 
-// Compress makes the stream compress payload by c, which may be nil.
+// Compress makes the stream compress payload with c, which may be nil.
 func (s *Stream) Compress(c *Compressor) { s.out.compress = c }
 
-// Open lets frames be sent. It comes before Read: else nobody would send the answer to the first
-// frame.
+// Open allows frames to be sent. Call it before Read, or the answer to the first frame would not be
+// sent.
 func (s *Stream) Open() {
 	s.mu.Lock()
 	s.busy = false
 	s.mu.Unlock()
 }
 
-// Queued is how many bytes of payload wait to be sent.
+// Queued returns how many bytes of payload are waiting to be sent.
 func (s *Stream) Queued() int64 { return s.queued.Load() }
 
-// Post queues a job. The caller kicks afterwards. After the goodbye there is nothing to send: the
-// operation ends with the connection.
+// Post queues a job. The caller kicks afterwards. Once the goodbye is queued, Post drops the job:
+// its operation ends with the connection.
 func (s *Stream) Post(j *Job, payload uint64) {
 	s.mu.Lock()
 	drop := s.farewell
@@ -144,12 +144,12 @@ func (s *Stream) Post(j *Job, payload uint64) {
 	}
 	s.mu.Unlock()
 	if drop && j.Reply != nil {
-		dropped := *j // so that j stays on the caller's stack otherwise
+		dropped := *j // a copy, so that j stays on the caller's stack in other cases
 		s.owner.Dropped(&dropped)
 	}
 }
 
-// Kick sends what is queued, unless somebody does already.
+// Kick sends what is queued, unless another goroutine is already sending.
 func (s *Stream) Kick() {
 	s.mu.Lock()
 	start := !s.busy && !s.stopped && (s.jobs.Len() > 0 || len(s.acks) > 0)
@@ -161,7 +161,7 @@ func (s *Stream) Kick() {
 }
 
 // Ack queues the answer to an operation of the peer. The reader kicks when it has nothing else to
-// do.
+// read.
 func (s *Stream) Ack(ticket uint32, errno fabric.Errno) error {
 	s.mu.Lock()
 	s.acks = append(s.acks, frame.Ack{Ticket: ticket, Errno: errno})
@@ -173,7 +173,7 @@ func (s *Stream) Ack(ticket uint32, errno fabric.Errno) error {
 	return nil
 }
 
-// Write sends what Kick leaves, until Env.Quit.
+// Write sends what Kick leaves, until Env.Quit is closed.
 func (s *Stream) Write() {
 	for {
 		select {
@@ -185,24 +185,25 @@ func (s *Stream) Write() {
 	}
 }
 
-// handOver leaves the pump to the writer, with busy set: so the channel has room.
+// handOver leaves the pump to the writer, with busy set. Since busy is set, the channel has room.
 func (s *Stream) handOver() { s.wake <- struct{}{} }
 
-// stop lets nobody start to send.
+// stop prevents goroutines from starting to send.
 func (s *Stream) stop() {
 	s.mu.Lock()
 	s.stopped = true
 	s.mu.Unlock()
 }
 
-// Shutdown lets nobody start to send, and ends the socket for those that send or receive now. It
-// does not wait for that.
+// Shutdown prevents goroutines from starting to send and shuts the socket down for those that are
+// sending or receiving. It does not wait for them.
 func (s *Stream) Shutdown() {
 	s.stop()
 	s.ends.shutdown()
 }
 
-// Farewell queues the last frames in place of all that was not started, and sends what it can.
+// Farewell replaces all jobs that were not started with the last frames, and sends as much as it
+// can.
 func (s *Stream) Farewell(last ...Job) {
 	s.dropJobs()
 	s.mu.Lock()
@@ -215,8 +216,8 @@ func (s *Stream) Farewell(last ...Job) {
 	s.Kick()
 }
 
-// Close drops what was not sent and closes the socket. It comes after Shutdown. Nobody but the
-// caller uses s any more.
+// Close drops what was not sent and closes the socket. Call it after Shutdown, when no other
+// goroutine uses s.
 func (s *Stream) Close() {
 	s.dropJobs()
 	for i := range s.out.batch {
@@ -230,7 +231,7 @@ func (s *Stream) Close() {
 	s.ends.close()
 }
 
-// dropJobs forgets the frames that were not started.
+// dropJobs drops the frames that were not started.
 func (s *Stream) dropJobs() {
 	s.mu.Lock()
 	jobs := s.jobs

@@ -13,36 +13,36 @@ import (
 	"mori/core/internal/sys/pages"
 )
 
-// Pages of a program's memory may never arrive: those of a userfaultfd, or of a network file
-// system. The system call that touches such a page blocks in the kernel. It may hold the lock of
-// its socket, and then every other call on the socket blocks, too, even shutdown and close.
+// A page fault on a program's memory may never be served, for example with userfaultfd or a network
+// file system. The system call that touches such a page blocks in the kernel. It may hold the lock
+// of its socket. Then every other call on the socket blocks, too, even shutdown and close.
 // Therefore:
 //
-//   - a submitter, which may hold the GIL, sends only payload that is in memory, and nothing while
-//     the reader is in a call on memory of the program;
-//   - the end of a connection waits a bounded time for its streams, and leaves behind those that
-//     are in such a call (Abandon).
+//   - a submitter, which may hold the GIL, sends only payload that is in memory, and sends nothing
+//     while the reader is in a system call on memory of the program;
+//   - the end of a connection waits a bounded time for its streams, and abandons those that are
+//     still in such a call (Abandon).
 
-// inlineEntries is in how many places the memory may lie that a submitter sends itself.
+// inlineEntries bounds the number of memory ranges in what a submitter sends itself.
 const inlineEntries = 16
 
-// A window is a direction of a stream in calls that may block.
+// A window tracks one direction of a stream while it is in system calls that may block.
 type window struct{ state atomic.Int32 }
 
 const (
 	outside int32 = iota
-	inside        // a system call
+	inside        // in a system call
 	abandoned
 )
 
-// enter reports false if the direction was abandoned.
+// enter returns false if the direction was abandoned.
 func (w *window) enter() bool { return w.state.CompareAndSwap(outside, inside) }
 
-// leave reports false if the direction was abandoned meanwhile: the caller touches nothing of the
-// stream any more.
+// leave returns false if the direction was abandoned in the meantime. The caller must not access
+// the stream any more.
 func (w *window) leave() bool { return w.state.CompareAndSwap(inside, outside) }
 
-// abandon gives up a goroutine that is inside, and lets nobody wait for it in all.
+// abandon gives up a goroutine that is inside, and removes it from all.
 func (w *window) abandon(all *sync.WaitGroup) bool {
 	if !w.state.CompareAndSwap(inside, abandoned) {
 		return false
@@ -51,7 +51,7 @@ func (w *window) abandon(all *sync.WaitGroup) bool {
 	return true
 }
 
-// done ends the goroutine in all, unless it was abandoned.
+// done removes the goroutine from all, unless it was abandoned.
 func (w *window) done(all *sync.WaitGroup) {
 	if !w.isAbandoned() {
 		all.Done()
@@ -60,53 +60,54 @@ func (w *window) done(all *sync.WaitGroup) {
 
 func (w *window) isAbandoned() bool { return w.state.Load() == abandoned }
 
-// ends has a socket and the two directions of its stream.
+// ends holds a socket and the two directions of its stream.
 type ends struct {
-	conn net.Conn // nil: the stream is no socket
-	fd   int      // valid until conn.Close, which comes after every user of it has gone
+	conn net.Conn // nil if the stream is not a socket
+	fd   int      // valid until conn.Close, which runs after all users of fd have left
 
 	reading, sending window
-	touching         sync.Mutex    // held in calls on the socket that touch memory of the program
+	touching         sync.Mutex    // held in system calls on the socket that access memory of the program
 	shut             chan struct{} // closed after the shutdown of the socket; made by shutdown
 }
 
-// ReadDone ends the goroutine of Stream.Read in the group that Abandon gets.
+// ReadDone removes the goroutine of Stream.Read from the group that Abandon gets.
 func (e *ends) ReadDone(readers *sync.WaitGroup) { e.reading.done(readers) }
 
-// WriteDone ends the goroutine of Stream.Write in the group that Abandon gets.
+// WriteDone removes the goroutine of Stream.Write from the group that Abandon gets.
 func (e *ends) WriteDone(writers *sync.WaitGroup) { e.sending.done(writers) }
 
-// shutdown ends the socket. It does not wait for that.
+// shutdown shuts the socket down. It does not wait for that.
 func (e *ends) shutdown() {
 	e.shut = make(chan struct{})
 	go func() {
 		defer close(e.shut)
 		if e.conn != nil {
-			// An error means that the socket is not connected any more, which is what is wanted.
+			// An error means that the socket is no longer connected, which is the goal.
 			_ = syscall.Shutdown(e.fd, syscall.SHUT_RDWR)
 		}
 	}()
 }
 
-// Abandon takes the goroutines of Stream.Read and Stream.Write out of their groups if they are
-// blocked in a call on memory of the program, and reports whether one is. After Stream.Shutdown.
+// Abandon removes the goroutines of Stream.Read and Stream.Write from their groups if they are
+// blocked in a system call on memory of the program. It reports whether it removed one. Call it
+// after Stream.Shutdown.
 func (e *ends) Abandon(readers, writers *sync.WaitGroup) bool {
 	if e.conn != nil {
-		// It wakes every goroutine that waits for the socket, where shutdown is blocked.
+		// If shutdown is blocked, this still wakes every goroutine that waits for the socket.
 		_ = e.conn.SetDeadline(time.Unix(1, 0))
 	}
 	reading, sending := e.reading.abandon(readers), e.sending.abandon(writers)
 	return reading || sending
 }
 
-// close closes the socket after its shutdown, which an abandoned call may hold up.
+// close closes the socket after its shutdown. An abandoned call may delay that.
 func (e *ends) close() {
 	if e.conn == nil {
 		return
 	}
 	after := func() {
 		<-e.shut
-		_ = e.conn.Close() // nothing is left to fail
+		_ = e.conn.Close() // a failure would have no consequence
 	}
 	if e.reading.isAbandoned() || e.sending.isAbandoned() {
 		go after()
@@ -115,8 +116,8 @@ func (e *ends) close() {
 	}
 }
 
-// mayInline reports whether a submitter may send the rest of the batch. Where locked is true, the
-// reader keeps away from memory of the program until sendRest.
+// mayInline reports whether a submitter may send the rest of the batch. If locked is true, the
+// reader does not access memory of the program until sendRest returns.
 func (p *pump) mayInline(inline bool) (may, locked bool) {
 	if !inline || p.s.wire != nil || p.s.in.lent.Load() {
 		return true, false
@@ -125,7 +126,7 @@ func (p *pump) mayInline(inline bool) (may, locked bool) {
 	return locked, locked
 }
 
-// sendRest returns ErrEnded if the writer was abandoned.
+// sendRest sends the rest of the batch once. It returns ErrEnded if the writer was abandoned.
 func (p *pump) sendRest(locked bool) (n int, err error) {
 	if locked {
 		defer p.s.touching.Unlock()
@@ -140,7 +141,7 @@ func (p *pump) sendRest(locked bool) (n int, err error) {
 	return n, err
 }
 
-// resident reports whether the payload of the rest is in memory. The arena is.
+// resident reports whether the payload of the rest is in memory. The arena always is.
 func (p *pump) resident() bool {
 	from, to := uint64(0), uint64(0)
 	if cap(p.arena) > 0 {

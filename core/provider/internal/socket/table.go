@@ -8,7 +8,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// openTable readies the table of the frame whose header came.
+// openTable prepares to read the table of the frame whose header has arrived.
 func (in *reader) openTable() {
 	in.left, in.total, in.check, in.sum = 0, 0, 0, 0
 	if in.Segs = in.Segs[:0]; cap(in.Segs) > keepEntries {
@@ -19,7 +19,7 @@ func (in *reader) openTable() {
 	}
 }
 
-// readTable reads the segments that follow, if any do.
+// readTable reads the segments that follow the header, if any.
 func (in *reader) readTable() error {
 	h := &in.H
 	for in.left > 0 {

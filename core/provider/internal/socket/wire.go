@@ -10,33 +10,33 @@ import (
 	"mori/core/internal/sys/sock"
 )
 
-// A Wire is a stream of bytes to the peer that is no socket: a provider carries it, for example by
-// queue pairs with buffers at both ends.
+// A Wire is a byte stream to the peer that is not a socket. A provider implements it, for example
+// with queue pairs and buffers at both ends.
 type Wire interface {
-	// Send copies the first bytes of iov, as many as there is room for. EAGAIN says that there is
-	// no room: then Stream.WireRoom is called when there may be. It does not wait. EFAULT: they
-	// cannot be read.
+	// Send copies the first bytes of iov, as many as there is room for. It does not block. It
+	// returns EAGAIN if there is no room; the provider calls Stream.WireRoom when there may be room
+	// again. It returns EFAULT if the memory cannot be read.
 	Send(iov []sys.Iovec) (int, error)
 
-	// Recv fills iov with bytes that came. EAGAIN says that none did: then Stream.WireCame is
-	// called when there are some. EFAULT: it cannot be written.
+	// Recv fills iov with bytes that arrived. It returns EAGAIN if none did; the provider calls
+	// Stream.WireCame when some have. It returns EFAULT if the memory cannot be written.
 	Recv(iov []sys.Iovec) (int, error)
 }
 
-// NewWire makes a stream over a Wire, which is open at once.
+// NewWire makes a stream over a Wire. The stream is open immediately.
 func NewWire(owner Owner, env *Env, w Wire) *Stream {
 	s := newStream(owner, env)
 	s.wire, s.news = w, make(chan struct{}, 1)
 	return s
 }
 
-// IsWire reports whether s is no socket.
+// IsWire reports whether s is a Wire and not a socket.
 func (s *Stream) IsWire() bool { return s.wire != nil }
 
-// Waits reports whether what came on a Wire waits for the program.
+// Waits reports whether bytes that arrived on a Wire wait for the program.
 func (s *Stream) Waits() bool { return s.waits.Load() }
 
-// WireRoom goes on with what the wire had no room for.
+// WireRoom sends the bytes for which the wire had no room.
 func (s *Stream) WireRoom() {
 	for {
 		switch was := s.room.Load(); {
@@ -49,7 +49,7 @@ func (s *Stream) WireRoom() {
 	}
 }
 
-// WireCame takes what came on the wire, on the caller's goroutine as far as it need not wait.
+// WireCame reads what arrived on the wire, on the caller's goroutine as far as that does not block.
 func (s *Stream) WireCame() {
 	if !s.in.mu.TryLock() {
 		s.Notify()
@@ -62,7 +62,7 @@ func (s *Stream) WireCame() {
 	}
 }
 
-// Notify makes ReadWire look.
+// Notify wakes ReadWire.
 func (s *Stream) Notify() {
 	select {
 	case s.news <- struct{}{}:
@@ -70,7 +70,7 @@ func (s *Stream) Notify() {
 	}
 }
 
-// turnWire takes all that came, and answers. With the reader's mu held.
+// turnWire reads all that arrived, and sends the answers. The caller holds the reader's mu.
 func (s *Stream) turnWire() error {
 	for {
 		s.in.drained, s.in.got = false, false
@@ -82,8 +82,8 @@ func (s *Stream) turnWire() error {
 	}
 }
 
-// ReadWire takes what came on the wire where WireCame would have to wait, until the connection
-// ends. It returns why, or nil if the connection ended on this side.
+// ReadWire reads from the wire when WireCame would have to block, until the connection ends. It
+// returns the cause, or nil if this side ended the connection.
 func (s *Stream) ReadWire() error {
 	for {
 		s.in.mu.Lock()
@@ -92,7 +92,7 @@ func (s *Stream) ReadWire() error {
 		var room <-chan struct{}
 		var late <-chan time.Time
 		switch err {
-		case ErrWait, ErrBehind: // Notify follows
+		case ErrWait, ErrBehind: // wait for Notify
 		case ErrNoRoom:
 			room = s.env.Space
 		case ErrNoBuffer:
@@ -111,7 +111,7 @@ func (s *Stream) ReadWire() error {
 	}
 }
 
-// send hands bytes to the socket or the wire, and does not wait.
+// send passes bytes to the socket or the wire. It does not block.
 func (p *pump) send(iov []sys.Iovec) (int, error) {
 	if p.s.wire != nil {
 		return p.s.wire.Send(iov)
@@ -119,14 +119,14 @@ func (p *pump) send(iov []sys.Iovec) (int, error) {
 	return sock.Sendv(p.s.fd, iov, syscall.MSG_DONTWAIT)
 }
 
-// What is known of the wire's room since it had none.
+// What is known about the wire's room since Send returned EAGAIN.
 const (
 	roomUnknown uint32 = iota
-	roomAwaited        // the pump stands still
-	roomCame           // there was some, before the pump stood still
+	roomAwaited        // the pump has stopped
+	roomCame           // room became free before the pump stopped
 )
 
-// stall leaves the rest to WireRoom, or reports that there has been room since.
+// stall leaves the rest to WireRoom. It returns false if room became free in the meantime.
 func (p *pump) stall() bool {
 	if p.s.room.CompareAndSwap(roomUnknown, roomAwaited) {
 		return true
