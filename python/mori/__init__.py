@@ -1,21 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Communication for LLM inference and training: KV-cache transfer, symmetric memory, expert parallelism.
 
-Importing this package starts nothing: no native code is loaded, no thread runs, no socket is opened.
-Submodules load at first use, as attributes::
+Importing this package loads no native code, starts no thread and opens no socket.
+Submodules load as attributes at first use::
 
     import mori
     engine = mori.io.IOEngine("prefill-0", mori.io.IOEngineConfig("127.0.0.1", 0))
 
 * ``mori.io`` moves blocks of memory between processes and hosts.
-* ``mori.shmem`` gives processes memory that they put into and get from without the other side: OpenSHMEM's names.
-* ``mori.ops`` brings the tokens of mixture-of-experts layers to their experts and back.
-* ``mori.device`` is GPUs without a framework: memory on them, streams, events and copies.
-* ``mori.cpp`` holds the same names in one flat space, as the native library spells them.
-* ``mori.tensor_utils`` turns tensors and buffers into addresses and back; import it explicitly.
+* ``mori.shmem`` is symmetric memory with one-sided put and get, under OpenSHMEM's names.
+* ``mori.ops`` dispatches the tokens of mixture-of-experts layers to their experts and combines the
+  results.
+* ``mori.device`` manages GPU memory, streams, events and copies without a framework.
+* ``mori.cpp`` holds the same names in one flat namespace, spelled as in the native library.
+* ``mori.tensor_utils`` converts tensors and buffers to addresses and back; import it explicitly.
 
-``mori.get_include()`` is the folder of the C++ headers for kernels.
-``mori.__version__`` is the version text, or ``"unknown"`` in a tree that was never built.
+``mori.get_include()`` returns the folder of the C++ headers for kernels.
+``mori.__version__`` is the version string, or ``"unknown"`` in a tree that was never built.
 """
 
 from __future__ import annotations

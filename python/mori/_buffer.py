@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The address of a buffer, which Python itself does not tell."""
+"""The address of a buffer, for which Python has no function."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ _release_buffer.restype = None
 
 
 def buffer_address(view: memoryview) -> int:
-    """Return the address of the first byte of a buffer, writable or not; 0 for an empty one without memory."""
+    """Return the address of the first byte of ``view``, which may be read-only.
+
+    Returns 0 for an empty buffer that has no memory.
+    """
     raw = _PyBuffer()
     _get_buffer(view, ctypes.byref(raw), 0)
     try:

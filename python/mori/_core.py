@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""The one door to the native extension ``mori._native._moricore``.
+"""Access to the native extension ``mori._native._moricore``. No other module imports it.
 
-Nothing else imports the extension. It is loaded by the first call of :func:`call` or :func:`fast`, never by an
-import, because loading it starts the Go runtime with its threads, and a started runtime does not survive fork().
+The first call of :func:`call` or :func:`fast` loads the extension; importing mori never does.
+Loading starts the Go runtime and its threads, and a started runtime does not survive fork().
 
-Two ways lead through the door. :func:`call` runs a control function by name and releases the GIL. :func:`fast`
-returns the module of C functions for posting and polling, which keep the GIL unless they wait.
+* :func:`call` runs a control function by name and releases the GIL.
+* :func:`fast` returns the module of C functions for posting and polling. They keep the GIL unless
+  they wait.
 
-In a forked child that inherited a loaded extension every function of both modules is replaced by one that raises
-ForkError: entering the runtime there would hang for ever. A child of a process that had not loaded it may load its own.
+A forked child that inherits a loaded extension must not enter the runtime: the call would hang
+forever. In such a child every function of both modules is replaced by one that raises ForkError.
+If the parent had not loaded the extension, the child may load its own.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from ._limits import check_threads
 
 _EXTENSION = "mori._native._moricore"
 _FAST = "mori._native._fast"
-_SLICE_MS = 100  # of a wait, between which Ctrl-C gets through
+_SLICE_MS = 100  # longest native wait; Ctrl-C is handled between two slices
 _REBUILD = "run `make dev` in the source tree, or install mori again"
 
 _lock = threading.RLock()
@@ -43,7 +45,7 @@ _transfer_options: Callable[..., tuple[int, str, int, int, int]] | None = None
 
 
 def call(name: str, *args: Any) -> Any:
-    """Run the native function ``name`` and return its result; its error comes out as one of mori's exceptions."""
+    """Run the native function ``name`` and return its result; raise its error as a MoriError."""
     function = getattr(_extension or _load(), "pybind_" + name, None)
     if function is None:
         raise ExtensionError(f"the native extension lacks {name}, so it is not of these Python files; {_REBUILD}")
@@ -54,19 +56,25 @@ def call(name: str, *args: Any) -> Any:
 
 
 def fast() -> Any:
-    """Return the module of hot C functions (post, post_one, wait_all, new_status, ...), loading it if needed."""
+    """Return the module of fast-path C functions (post, post_one, wait_all, new_status, ...).
+
+    Loads the extension if needed.
+    """
     if _fast is None:
         _load()
     return _fast
 
 
 def loaded() -> bool:
-    """Tell whether the native runtime runs in this process."""
+    """Report whether the native runtime is loaded in this process."""
     return _extension is not None
 
 
 def set_log_level(level: str) -> None:
-    """Set the native log level now, or at load when nothing is loaded yet: choosing a level must not start Go."""
+    """Set the native log level, without starting the Go runtime.
+
+    If the extension is not loaded yet, the level applies when it loads.
+    """
     global _log_level
     with _lock:
         _log_level = level
@@ -75,7 +83,11 @@ def set_log_level(level: str) -> None:
 
 
 def provide_status(base: type, codes: dict[int, Any], options: Callable[..., tuple[int, str, int, int, int]]) -> None:
-    """Name the Python class that the C status type derives from, the member for each code, and the options' reader."""
+    """Register what the C status type needs.
+
+    ``base`` is the Python class it derives from, ``codes`` the enum member for each code, and
+    ``options`` the function that parses a transfer's options.
+    """
     global _status_base, _status_codes, _transfer_options
     with _lock:
         _status_base, _status_codes, _transfer_options = base, codes, options
@@ -116,7 +128,8 @@ def _install_status(fast_module: Any) -> None:
 
 def _import_extension() -> Any:
     global _started
-    # Set before the attempt: a fork in another thread while the runtime starts leaves a child that must not enter it.
+    # Set before the import: if another thread forks while the runtime starts, the child must not
+    # enter the runtime.
     _started = True
     try:
         return importlib.import_module(_EXTENSION)
@@ -126,7 +139,7 @@ def _import_extension() -> Any:
 
 
 def _load_failure(err: ImportError) -> str:
-    """Say what was looked for, what was there, and why it most likely did not load."""
+    """Return an error text: which file was expected, which were found, and the likely causes."""
     wanted = "_moricore" + (sysconfig.get_config_var("EXT_SUFFIX") or ".so")
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "_native")
     try:
@@ -153,12 +166,15 @@ def _load_failure(err: ImportError) -> str:
 
 
 def run(name: str, *args: Any) -> int:
-    """Start a native job, wait for it and return its result. An exception meanwhile, as of Ctrl-C, lets go of it."""
+    """Start a native job, wait for it and return its result.
+
+    If an exception such as KeyboardInterrupt ends the wait, the job is dropped.
+    """
     return finish(call(name, *args))
 
 
 def finish(job: int) -> int:
-    """Wait for a native job that has begun, as run does."""
+    """Wait for a job that is already started; otherwise like :func:`run`."""
     try:
         while not call("JobWait", job, _SLICE_MS):
             pass

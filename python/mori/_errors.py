@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""What mori raises.
+"""Exceptions that mori raises.
 
-Every class derives from :class:`MoriError`, which is a ``RuntimeError``; each also derives from the built-in class
-that says the same thing, so ``except ValueError`` or ``except TimeoutError`` work as expected. Errors of the native
-side arrive as text ``E_CODE|message``; :func:`from_native` turns that into one of these classes.
+Every class derives from :class:`MoriError`, which is a ``RuntimeError``. Most also derive from the
+matching built-in class, so ``except ValueError`` or ``except TimeoutError`` work as expected.
+Native errors arrive as text ``E_CODE|message``; :func:`from_native` converts them to these classes.
 
-Transfers do not raise when they fail: their :class:`mori.cpp.TransferStatus` says so.
+A failed transfer does not raise. Its :class:`mori.cpp.TransferStatus` reports the failure.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ class MoriError(RuntimeError):
 
 
 class InvalidArgumentError(MoriError, ValueError):
-    """An argument has the right type and an impossible value."""
+    """An argument has the right type but an invalid value."""
 
 
 class BadStateError(MoriError):
-    """The object cannot do this now: it is closed, or a needed backend was not created."""
+    """The object is in the wrong state: it is closed, or a required backend was not created."""
 
 
 class NotFoundError(MoriError):
-    """A peer, a memory or a session is not known to the engine."""
+    """The engine does not know the peer, memory or session."""
 
 
 class UnsupportedError(MoriError):
-    """This host conclusively lacks what the call needs (a GPU, a NIC, a permission)."""
+    """This host lacks something that the call needs: a GPU, a NIC or a permission."""
 
 
 class MoriTimeoutError(MoriError, TimeoutError):
-    """A bounded wait ended without an answer."""
+    """A wait reached its timeout."""
 
 
 class ConnectionFailedError(MoriError, ConnectionError):
@@ -40,10 +40,12 @@ class ConnectionFailedError(MoriError, ConnectionError):
 
 
 class PEFailedError(ConnectionFailedError):
-    """A PE of ``mori.shmem`` died, or left while others continued. All PEs get this error; init again after a finalize.
+    """A PE of ``mori.shmem`` died, or left while others continued.
+
+    All PEs get this error. To continue, finalize and init again.
 
     Attributes:
-        pe: its number.
+        pe: number of the failed PE.
     """
 
     def __init__(self, message: str = "", pe: int = -1) -> None:
@@ -52,22 +54,25 @@ class PEFailedError(ConnectionFailedError):
 
 
 class OutOfMemoryError(MoriError, MemoryError):
-    """The symmetric heap, the GPU, or the machine has no room for it."""
+    """The symmetric heap, the GPU or the host is out of memory."""
 
 
 class MismatchError(MoriError):
-    """The PEs made different calls where all must make the same; the text names them. Nothing was changed."""
+    """PEs made different calls where all must make the same one.
+
+    The message names the calls. Nothing was changed.
+    """
 
 
 class ReceiveCapError(MoriError, ValueError):
-    """This rank's tokens would bring more rows to a rank than ``max_total_recv_tokens`` lets it receive.
+    """This rank's dispatch would exceed ``max_total_recv_tokens`` at a receiving rank.
 
-    Nothing of this dispatch of this rank was sent; the other ranks, and the op, go on.
+    This rank sent nothing in this dispatch. The other ranks continue, and the op stays usable.
     """
 
 
 class BusyError(MoriError):
-    """A resource is taken for the moment, such as the threads or descriptors that this process may have.
+    """A resource limit is reached for now, such as the process's threads or file descriptors.
 
     The same call may succeed later.
     """
@@ -76,13 +81,16 @@ class BusyError(MoriError):
 class ForkError(MoriError):
     """The process was forked after mori had started in its parent.
 
-    The native runtime does not survive a fork. Start such children with the ``spawn`` or ``forkserver`` method, or
-    fork before the first engine is made.
+    The native runtime does not survive a fork. Start child processes with the ``spawn`` or
+    ``forkserver`` method, or fork before creating the first engine.
     """
 
 
 class ExtensionError(MoriError, ImportError):
-    """The native extension could not be loaded; the text lists what was tried and the likely causes."""
+    """The native extension could not be loaded.
+
+    The message lists what was tried and the likely causes.
+    """
 
 
 _BY_CODE: dict[str, type[Exception]] = {
@@ -105,7 +113,7 @@ _BY_CODE: dict[str, type[Exception]] = {
 
 
 def from_native(err: RuntimeError) -> Exception:
-    """Return the exception that the native error ``err`` stands for; ``err`` itself if it is ours already."""
+    """Return the MoriError for the native error ``err``; return ``err`` itself if it is one."""
     if type(err) is not RuntimeError:
         return err
     code, bar, message = str(err).partition("|")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""GPU memory at a raw address as an array other libraries accept, by DLPack and ``__cuda_array_interface__``."""
+"""GPU memory at a raw address as an array, for DLPack and ``__cuda_array_interface__``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .device import lookup
 
-# Element types that both protocols can name: letter of the array interface, type code of DLPack.
+# Element types that both protocols have: array interface letter, DLPack type code.
 _PLAIN: dict[str, tuple[str, int]] = {
     "bool": ("b", 6),
     **dict.fromkeys(("int8", "int16", "int32", "int64"), ("i", 0)),
@@ -43,7 +43,7 @@ class _DLManagedTensor(ctypes.Structure):
 _Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_DLManagedTensor))
 _DLManagedTensor._fields_ = [("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter)]
 
-# A DLPack consumer calls the deleter when it is done; until then the structure and its shape must stay where they are.
+# Keeps each exported structure and its shape alive until the DLPack consumer calls the deleter.
 _exported: dict[int, tuple[Any, Any]] = {}
 
 
@@ -51,7 +51,8 @@ def _release(managed: Any) -> None:
     _exported.pop(ctypes.addressof(managed.contents), None)
 
 
-# The capsule comes as a plain address: it is being destroyed, and counting a reference to it would destroy it again.
+# Takes the capsule as a plain address. The capsule is being destroyed; taking and dropping a
+# reference to it would destroy it a second time.
 _Destructor = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 _capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
 _capsule_is_valid.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
@@ -65,7 +66,7 @@ _capsule_new.restype = ctypes.py_object
 
 
 def _drop_unconsumed(capsule: int) -> None:
-    # A consumer renames the capsule and takes over the duty to call the deleter.
+    # A consumer renames the capsule, and must then call the deleter itself.
     if _capsule_is_valid(capsule, b"dltensor"):
         _exported.pop(_capsule_pointer(capsule, b"dltensor"), None)
 
@@ -93,7 +94,7 @@ class GpuTensorView:
             self.nbytes *= extent
 
     def _exchange(self) -> tuple[str, int, int, tuple[int, ...]]:
-        """Return letter, DLPack code, item size and shape as the protocols can say them."""
+        """Return the letter, DLPack code, item size and shape that the protocols can express."""
         if self.dtype in _PLAIN:
             return *_PLAIN[self.dtype], self._item_size, self.shape
         last = self.shape[-1:] or (1,)
@@ -134,7 +135,10 @@ class GpuTensorView:
 
 
 def _is_rocm(ptr: int) -> bool:
-    """Tell whose the memory is. Only the driver knows, unless torch is there, which has one vendor for all."""
+    """Report whether the memory belongs to an AMD GPU.
+
+    A loaded ROCm build of torch answers this for all GPUs; otherwise the driver is asked.
+    """
     torch = sys.modules.get("torch")
     if torch is not None and getattr(torch.version, "hip", None) is not None:
         return True

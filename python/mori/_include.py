@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the C++ headers are that kernels include."""
+"""Location of the C++ headers for kernels."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 def get_include() -> str:
     """Return the folder for a compiler's ``-I``: ``$(python -c 'import mori; print(mori.get_include())')``.
 
-    Kernels include ``mori/shmem/device.hpp`` and its neighbours from there, which need no vendor's SDK.
+    Kernels include ``mori/shmem/device.hpp`` and the headers beside it. They need no vendor SDK.
 
     Raises:
-        FileNotFoundError: this installation has lost them.
+        FileNotFoundError: the headers are missing from this installation.
     """
     here = Path(__file__).resolve().parent
-    # In a wheel, and in the source tree.
+    # The first path is that of a wheel, the second that of the source tree.
     for folder in (here / "include", here.parents[1] / "native" / "include"):
         if (folder / "mori" / "shmem" / "device.hpp").is_file():
             return str(folder)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A look at the limit on threads before the native runtime starts, which ends the process when it gets none."""
+"""Check of the thread limit before the native runtime starts.
+
+The Go runtime ends the process if it cannot start a thread.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,16 @@ import threading
 
 from ._errors import BusyError
 
-# The runtime starts 5 at once, and 12 were measured under load on 2 cores. Backends check for more.
+# The Go runtime starts 5 threads at once. Under load on 2 cores, 12 were measured. Backends run
+# their own check for more.
 _THREADS = 16
 
 
 def check_threads() -> None:
-    """Raise BusyError unless the system gives 16 threads, which are started, and have ended on return."""
+    """Raise BusyError if the process cannot start 16 threads.
+
+    Starts 16 threads to find out, and joins them before it returns.
+    """
     gate = threading.Event()
     started: list[threading.Thread] = []
     try:

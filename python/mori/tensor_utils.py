@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Tensors and buffers as addresses, and addresses as tensors. No framework is imported until one is asked for.
+"""Conversion of tensors and buffers to addresses, and of addresses to tensors, without copying.
 
-From an object to what ``register_memory`` takes: :func:`tensor_span`, :func:`buffer_span`. From a GPU address to an
-array that torch, jax or any DLPack consumer takes without a copy: :func:`from_gpu_ptr`, :func:`gpu_tensor_view`. From
-an address in host memory to a torch tensor or a numpy array: :func:`from_host_ptr`.
+* :func:`tensor_span` and :func:`buffer_span` return the arguments of ``register_memory`` for an
+  object.
+* :func:`from_gpu_ptr` and :func:`gpu_tensor_view` make an array over GPU memory for torch, jax or
+  any DLPack consumer.
+* :func:`from_host_ptr` makes a torch tensor or numpy array over host memory.
 
-Nothing here owns memory. A span is valid while its object lives; a view is valid while the memory behind it is.
+A framework is imported only when a call asks for it. Nothing here owns memory: a span is valid
+while its object lives, a view while the memory behind it is valid.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ DTYPE_TO_INT: dict[str, int] = {
     "int32": 4,
     "float4_e2m1fn_x2": 5,
 }
-"""The number by which native code knows each element type."""
+"""The number that native code uses for each element type."""
 
-# Bytes of one element, by the name that torch, numpy and jax share. float4_e2m1fn_x2 packs two values in its byte.
+# Bytes of one element, by the type name that torch, numpy and jax share. One byte of
+# float4_e2m1fn_x2 holds two values.
 _ITEM_SIZE: dict[str, int] = {
     **dict.fromkeys(("bool", "int8", "uint8", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"), 1),
     **dict.fromkeys(("float8_e8m0fnu", "float4_e2m1fn_x2"), 1),
@@ -59,7 +63,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def dtype_size(dtype: Any) -> int:
-    """Return the bytes of one element; ValueError for a type without a fixed size here."""
+    """Return the size of one element in bytes; raise ValueError if the type is unknown."""
     name = dtype_name(dtype)
     if name not in _ITEM_SIZE:
         raise ValueError(f"unsupported dtype {dtype!r}; known are {', '.join(_ITEM_SIZE)}")
@@ -67,7 +71,7 @@ def dtype_size(dtype: Any) -> int:
 
 
 def dtype_to_int(dtype: Any) -> int:
-    """Return the number by which native code knows ``dtype``; ValueError if it does not."""
+    """Return the number that native code uses for ``dtype``; raise ValueError if it has none."""
     name = dtype_name(dtype)
     if name not in DTYPE_TO_INT:
         raise ValueError(f"unsupported dtype {dtype!r}; supported are {', '.join(DTYPE_TO_INT)}")
@@ -75,17 +79,18 @@ def dtype_to_int(dtype: Any) -> int:
 
 
 def tensor_span(tensor: Any) -> Span:
-    """Return where the elements of a torch tensor lie, or those of any array with ``__cuda_array_interface__``.
+    """Return the memory range of a torch tensor, or of any array with ``__cuda_array_interface__``.
 
-    Such arrays are cupy's, numba's, ``mori.device.DeviceMemory``, :class:`GpuTensorView`; the driver says which GPU
-    they are of. Neither this nor registering the span waits for work on the tensor. The caller keeps the object alive
-    while the range is in use: nothing here holds it.
+    Such arrays come from cupy and numba, or are a ``mori.device.DeviceMemory`` or
+    :class:`GpuTensorView`. The GPU driver says which GPU holds them. Neither this call nor
+    registering the span waits for queued work on the tensor. The span holds no reference: the
+    caller keeps the object alive while the range is in use.
 
     Raises:
         TypeError: the object is neither.
-        RuntimeError: the tensor is not contiguous, so that no single range holds it.
-        KeyError: it lies neither on a CPU nor on a CUDA or ROCm device.
-        ValueError: no driver of this process knows the array's address.
+        RuntimeError: the tensor is not contiguous, so it is not one range.
+        KeyError: the tensor is neither on a CPU nor on a CUDA or ROCm device.
+        ValueError: no GPU driver in this process knows the array's address.
     """
     if hasattr(tensor, "is_contiguous") and hasattr(tensor, "data_ptr"):
         return _torch_span(tensor)
@@ -114,7 +119,7 @@ def _array_span(interface: dict[str, Any]) -> Span:
         raise RuntimeError("input array must have no mask")
     if strides is not None and size and not _c_contiguous(shape, strides, item):
         raise RuntimeError("input array must be contiguous")
-    # An empty array may have no address.
+    # The address of an empty array may be 0.
     if ptr == 0 and size == 0:
         return Span(0, 0, -1, MemoryLocationType.GPU)
     known = _lookup(ptr)
@@ -141,12 +146,13 @@ def _is_buffer(value: Any) -> bool:
 
 
 def buffer_span(buffer: Any) -> Span:
-    """Return where a buffer lies: bytearray, mmap, array, numpy array, shared memory; read-only ones too.
+    """Return the memory range of a bytearray, mmap, array, numpy array or shared memory.
 
-    The caller keeps the object alive and does not resize it while the range is in use: nothing here holds it.
+    The buffer may be read-only. The span holds no reference: the caller keeps the object alive and
+    does not resize it while the range is in use.
 
     Raises:
-        TypeError: the object is no buffer.
+        TypeError: the object does not support the buffer protocol.
         ValueError: its bytes are not contiguous.
     """
     from ._buffer import buffer_address
@@ -158,10 +164,10 @@ def buffer_span(buffer: Any) -> Span:
 
 
 def gpu_tensor_view(ptr: int, shape: Sequence[int], dtype: Any, device_id: int = 0) -> GpuTensorView:
-    """Return GPU memory at ``ptr`` as an array of ``shape`` and ``dtype`` on GPU ``device_id``, without copying.
+    """Return an array over GPU memory at ``ptr``, without copying.
 
-    The view speaks DLPack and ``__cuda_array_interface__``. Element types without a number in those protocols
-    (bfloat16, float8, float4) come as ``uint8`` with the last dimension counted in bytes.
+    The view supports DLPack and ``__cuda_array_interface__``. Element types that these protocols
+    lack (bfloat16, float8, float4) appear as ``uint8``, with the last dimension counted in bytes.
     """
     return GpuTensorView(int(ptr), tuple(int(n) for n in shape), dtype_name(dtype), dtype_size(dtype), int(device_id))
 
@@ -180,10 +186,10 @@ def from_gpu_ptr(
         shape: extent of each dimension, in elements.
         dtype: the framework's element type, or its name.
         framework: which kind of array to make.
-        device_id: the GPU's number, as the framework counts; None means the one whose memory it is.
+        device_id: GPU number as the framework counts; None means the GPU that holds the memory.
 
     Raises:
-        ValueError: unknown framework or dtype, or the memory is not of that GPU, or of none.
+        ValueError: the framework or dtype is unknown, or the memory is on another GPU or on none.
         ImportError: the framework is not installed.
     """
     if framework == "torch":
@@ -194,7 +200,10 @@ def from_gpu_ptr(
 
 
 def _gpu_of(ptr: int, device_id: int | None) -> int:
-    """Return the GPU whose memory is at ``ptr``. Frameworks would copy for another one."""
+    """Return the GPU that holds the memory at ``ptr``.
+
+    If a framework is given another GPU, it copies the data there.
+    """
     known = _lookup(ptr)
     if device_id is not None and device_id != known.ordinal:
         raise ValueError(f"{ptr:#x} is memory of GPU {known.ordinal}, not of GPU {device_id}")
@@ -202,7 +211,7 @@ def _gpu_of(ptr: int, device_id: int | None) -> int:
 
 
 def _lookup(ptr: int) -> device.Pointer:
-    """Return what the drivers know about an address that a GPU reaches; ValueError if they do not."""
+    """Return what the driver knows about a GPU address; raise ValueError if no driver knows it."""
     known = device.lookup(ptr)
     if known.ordinal < 0:
         why = device.why_no_device() or "the GPUs of this process do not know it"
@@ -219,18 +228,21 @@ def from_host_ptr(
 ) -> Any:
     """Return a torch tensor on the CPU, or a numpy array, over host memory at ``ptr``, without copying.
 
-    It owns nothing: using it after the memory is gone ends the process.
+    The array does not own the memory. Using the array after the memory is freed crashes the
+    process.
 
     Args:
         ptr: address in this process.
         shape: extent of each dimension, in elements.
-        dtype: the framework's element type, or its name. numpy has bfloat16 and float8 by ml_dtypes.
+        dtype: the framework's element type, or its name. In numpy, bfloat16 and float8 need
+            ml_dtypes.
         framework: which kind of array to make.
-        owner: what keeps the memory; the array, and views of it, hold on to it.
+        owner: the object that keeps the memory alive; the array and its views hold a reference to
+            it.
 
     Raises:
-        ValueError: unknown framework or dtype, or no address.
-        ImportError: the framework, or ml_dtypes, is not installed.
+        ValueError: the framework or dtype is unknown, or ``ptr`` is not an address.
+        ImportError: the framework or ml_dtypes is not installed.
     """
     if framework not in ("torch", "numpy"):
         raise ValueError(f"unknown framework {framework!r}; supported are 'torch' and 'numpy'")
@@ -259,7 +271,7 @@ def _numpy_array(memory: Any, shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def numpy_dtype(dtype: Any) -> Any:
-    """Return numpy's element type of the same name; those that numpy lacks come from ml_dtypes."""
+    """Return numpy's element type of that name, from ml_dtypes if numpy itself lacks it."""
     import numpy as np
 
     name = dtype_name(dtype)
