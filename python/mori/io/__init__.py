@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Blocks of memory moved between processes and hosts, for KV caches above all.
+"""Transfers of memory blocks between processes and hosts, mainly for KV caches.
 
-An engine registers memory and knows its peers; a backend of it moves the bytes; a session is a prepared pair of
-memories. A first example, within one process::
+An engine registers memory and knows its peers. Its backends move the bytes. A session is a prepared
+pair of memories. An example within one process::
 
     from mori.io import BackendType, IOEngine, IOEngineConfig, MemoryLocationType
     from mori.tensor_utils import buffer_span
@@ -15,7 +15,8 @@ memories. A first example, within one process::
         status.Wait()
         assert status.Succeeded() and target == b"hello"
 
-Importing this module starts nothing. The native runtime starts with the first engine, status or unpacked description.
+Importing this module starts nothing. The native runtime starts with the first engine, status or
+unpacked description.
 """
 
 from .._errors import BadStateError as BadStateError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Awaiting transfers in asyncio: one descriptor for each event loop, and no thread."""
+"""Awaiting transfers in asyncio, with one file descriptor for each event loop and no thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def _close(watcher: int) -> None:
 
 
 class _Waiters:
-    """The futures of one loop, by the tokens that the native watcher takes when their statuses end."""
+    """The pending futures of one event loop.
+
+    Each has a token. The native watcher returns the tokens of the statuses that have ended.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._futures: dict[int, asyncio.Future[None]] = {}
@@ -49,7 +52,7 @@ _waiters: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiters] = weakr
 
 
 async def wait(status: TransferStatus) -> None:
-    """Return when ``status`` is not IN_PROGRESS; the loop runs meanwhile."""
+    """Wait until ``status`` is not IN_PROGRESS, without blocking the event loop."""
     while status.InProgress():
         loop = asyncio.get_running_loop()
         waiters = _waiters.get(loop)

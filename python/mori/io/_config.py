@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Configuration of an engine and of its backends.
 
-Plain objects: all attributes may be read and written, and each write is checked for type and range (TypeError). The
-engine copies them, so later changes do not reach it. Values that do not fit together are refused by ``create_backend``.
-Environment variables override some fields at ``create_backend``; ``mori env`` lists them.
+Configurations are plain objects. All attributes can be read and written; a write of the wrong type
+or out of range raises TypeError. The engine copies a configuration, so later changes have no effect
+on it. ``create_backend`` refuses values that contradict each other. There, environment variables
+also override some fields; ``mori env`` lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Field(Generic[T]):
-    """A checked attribute; its name is the public one, its value lies in the instance under the same name."""
+    """An attribute with checked writes. The instance stores the value under the same name."""
 
     name: str
 
@@ -84,11 +85,13 @@ class IOEngineConfig(_Config):
     """Where an engine listens.
 
     Args:
-        host: address of the control plane, as peers reach it (an IPv4 address); empty means the loopback address only.
-        port: 0 to 65535; 0 lets the system choose, and ``get_engine_desc().port`` has it once a backend exists.
+        host: IPv4 address of the control plane, at which peers reach this engine. Empty means the
+            loopback address only.
+        port: 0 to 65535. 0 lets the system choose; ``get_engine_desc().port`` returns the port once
+            a backend exists.
 
     Raises:
-        TypeError: wrong type, or the port is out of range.
+        TypeError: an argument has the wrong type, or the port is out of range.
     """
 
     host = _Typed(str)
@@ -100,7 +103,7 @@ class IOEngineConfig(_Config):
 
 
 class BackendConfig(_Config):
-    """Base of all backend configurations; not constructible itself."""
+    """Base class of all backend configurations. It cannot be instantiated."""
 
     def __init__(self) -> None:
         raise TypeError("BackendConfig: no constructor defined; create the configuration of one backend instead")
@@ -114,19 +117,28 @@ class RdmaBackendConfig(BackendConfig):
     """Configuration of ``BackendType.RDMA`` and ``BackendType.TCP``.
 
     Args:
-        qp_per_transfer: queue pairs that one transfer is spread over, on each RDMA device; up to 16.
-        post_batch_size: RDMA work requests posted with one call; -1 posts all there is room for.
-        num_worker_threads: accepted and without effect: who submits also posts.
-        poll_cq_mode: EVENT sleeps sooner while RDMA transfers are under way, POLLING looks longer before it does.
-        enable_notification: tell the target of each finished transfer, see ``pop_inbound_transfer_status``.
-        notif_per_qp: notifications that may be outstanding on one queue pair; at least 1 with notifications on.
-        enable_transfer_chunking: cut large entries into chunks of ``chunk_bytes``.
+        qp_per_transfer: queue pairs of each RDMA device that one transfer uses; up to 16.
+        post_batch_size: RDMA work requests posted in one call; -1 posts as many as the queue has
+            room for.
+        num_worker_threads: accepted but ignored: the submitting thread posts.
+        poll_cq_mode: while RDMA transfers are pending, EVENT sleeps sooner and POLLING polls longer
+            before it sleeps.
+        enable_notification: notify the target of each finished transfer; see
+            ``pop_inbound_transfer_status``.
+        notif_per_qp: notifications that may be outstanding on one queue pair; at least 1 with
+            notifications on.
+        enable_transfer_chunking: split large entries into chunks of ``chunk_bytes``.
         chunk_bytes: bytes, at least 4096 with chunking on.
         max_chunks_per_transfer: at least 1.
-        num_nics_per_transfer: RDMA devices that one transfer is spread over; at least 1, up to 8.
+        num_nics_per_transfer: RDMA devices that one transfer uses; 1 to 8.
 
-    Attributes only: ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are sizes of RDMA queues, 0 chooses;
-    ``deadline_ms`` (30000) is the time after which a transfer fails, 0 means never. See docs/design/rdma.md.
+    Settable as attributes only:
+
+    * ``max_send_wr``, ``max_cqe_num`` and ``max_msg_sge`` are RDMA queue sizes; 0 lets mori choose.
+    * ``deadline_ms`` (30000) is the time in milliseconds after which a transfer fails; 0 means
+      never.
+
+    See docs/design/rdma.md.
     """
 
     qp_per_transfer = _int32()
@@ -174,7 +186,10 @@ class RdmaBackendConfig(BackendConfig):
 
 
 class TcpBackendConfig(RdmaBackendConfig):
-    """Configuration of ``BackendType.TCP``; fields as in :class:`RdmaBackendConfig`, those of RDMA without effect."""
+    """Configuration of ``BackendType.TCP``.
+
+    The fields are those of :class:`RdmaBackendConfig`; those about RDMA have no effect.
+    """
 
 
 class _StreamsConfig(BackendConfig):
@@ -187,18 +202,21 @@ class _StreamsConfig(BackendConfig):
 
 
 class XgmiBackendConfig(_StreamsConfig):
-    """Configuration of ``BackendType.XGMI``: pooled copy streams and events; a value of 0 or less means 64.
+    """Configuration of ``BackendType.XGMI``: pooled copy streams and events; 0 or less means 64.
 
-    Both are accepted and change nothing: mori keeps what copies need, 32 under way on each GPU.
+    Both are accepted but ignored: mori allocates what it needs for 32 pending copies on each GPU.
     """
 
 
 class FabricBackendConfig(_StreamsConfig):
-    """Configuration of ``BackendType.FABRIC``: pooled copy streams and events; a value of 0 or less means 64."""
+    """Configuration of ``BackendType.FABRIC``: pooled copy streams and events; 0 or less is 64."""
 
 
 def backend_config(value: Any, wanted: type[BackendConfig]) -> str:
-    """Return the JSON of ``value`` for a backend that takes ``wanted``; empty for None, which means the defaults."""
+    """Return ``value`` as JSON for a backend whose configuration class is ``wanted``.
+
+    Returns an empty string for None, which means the defaults.
+    """
     if value is None:
         return ""
     if not isinstance(value, wanted):

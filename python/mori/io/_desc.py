@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""EngineDesc and MemoryDesc: how an engine describes itself and its memory to others.
+"""EngineDesc and MemoryDesc: descriptions of an engine and of its memory, for its peers.
 
-Both are values: read-only, compared by content, moved between processes as the bytes of ``pack()``. Treat those bytes
-as opaque; they carry more than the attributes show.
+Both are read-only values and compare by content. ``pack()`` serialises them for other processes.
+Treat the packed bytes as opaque; they hold more than the attributes show.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ._enums import MemoryLocationType
 
 
 def _unpack(kind: str, data: object) -> dict[str, Any]:
-    """Decode packed bytes on the native side, which owns the wire format."""
+    """Decode packed bytes with native code, which defines the wire format."""
     if not isinstance(data, bytes):
         raise TypeError(f"{kind}.unpack takes bytes, got {type(data).__name__}")
-    import ctypes  # a third of the package's import time, needed by few of its users
+    import ctypes  # a third of the package's import time, and few programs need it
 
     address = ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value
     fields: dict[str, Any] = json.loads(_core.call("Unpack" + kind, address, len(data)))
@@ -27,7 +27,7 @@ def _unpack(kind: str, data: object) -> dict[str, Any]:
 
 
 class EngineDesc:
-    """How peers reach an engine. Made by :meth:`mori.io.IOEngine.get_engine_desc` and by :meth:`unpack` only."""
+    """How peers reach an engine. Only ``IOEngine.get_engine_desc`` and :meth:`unpack` make one."""
 
     __slots__ = ("_fields", "_packed")
     _fields: tuple[str, str, str, str, int, int]
@@ -105,9 +105,10 @@ class EngineDesc:
 
 
 class MemoryDesc:
-    """A registered memory. Made by ``register_memory``, ``register_torch_tensor`` and :meth:`unpack`.
+    """A registered memory region.
 
-    ``MemoryDesc()`` makes an empty one, which no transfer accepts.
+    ``register_memory``, ``register_torch_tensor`` and :meth:`unpack` make one. ``MemoryDesc()``
+    makes an empty one, which no transfer accepts.
     """
 
     __slots__ = ("_fields", "_packed")
@@ -177,12 +178,12 @@ class MemoryDesc:
 
     @property
     def loc(self) -> MemoryLocationType:
-        """Where the memory lies."""
+        """Whether the memory is on a CPU or a GPU."""
         return self._fields[7]
 
     @property
     def ipc_handle(self) -> bytes:
-        """64 bytes by which another process of the host opens GPU memory; all zero without it."""
+        """64-byte handle with which other processes of the host open GPU memory; zeros if none."""
         return self._fields[8]
 
     def pack(self) -> bytes:

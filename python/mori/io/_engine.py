@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""IOEngine: the object that registers memory, knows its peers and moves bytes."""
+"""IOEngine: registers memory, knows its peers and transfers bytes."""
 
 from __future__ import annotations
 
@@ -27,26 +27,32 @@ TORCH_DEVICE_TYPE_MAP: dict[str, MemoryLocationType] = {
     "cpu": MemoryLocationType.CPU,
     "cuda": MemoryLocationType.GPU,
 }
-"""The memory location that each torch device type stands for."""
+"""The memory location of each torch device type."""
 
 
 class IOEngine:
-    """Moves blocks of memory to and from other engines, of this process, this host or others.
+    """Transfers blocks of memory to and from engines of this process, this host or other hosts.
 
     Args:
         key: a name, unique among the engines that talk to each other.
         config: where the engine listens; copied.
 
-    The usual course: make an engine, ``create_backend``, register memory, exchange the packed descriptions of engines
-    and memories with the peer by any means, ``register_remote_engine``, then read and write, with sessions for pairs
-    that are used often. Offsets and sizes are bytes.
+    Typical use:
 
-    Memory stays owned by the caller and must stay valid until it is deregistered or the engine is closed. The engine
-    closes by :meth:`close`, at the end of a ``with`` block, when its last reference (its sessions hold one) goes, or at
-    interpreter exit. Transfers that are then in flight fail; their statuses stay readable.
+    1. Make an engine, call :meth:`create_backend` and register memory.
+    2. Exchange the packed descriptions of engines and memories with the peer, by any means.
+    3. Call :meth:`register_remote_engine`.
+    4. Read and write. Use sessions for pairs of memories that are used often.
 
-    All methods may be called from any thread. In a child forked after the engine was made every call raises
-    :class:`mori.io.ForkError`.
+    Offsets and sizes are bytes.
+
+    The caller owns the memory and keeps it valid until it is deregistered or the engine is closed.
+    The engine closes on :meth:`close`, at the end of a ``with`` block, when its last reference is
+    dropped, or at interpreter exit. Sessions hold a reference to their engine. Closing fails the
+    transfers that are in flight; their statuses stay readable.
+
+    All methods may be called from any thread. In a child forked after the engine was made, every
+    call raises :class:`mori.io.ForkError`.
     """
 
     def __init__(self, key: str, config: IOEngineConfig) -> None:
@@ -59,7 +65,10 @@ class IOEngine:
         self._failed_status = fast.failed_status
 
     def close(self) -> None:
-        """Stop the engine and fail what is in flight. Further closes do nothing, other calls raise RuntimeError."""
+        """Stop the engine and fail the transfers in flight.
+
+        Closing again does nothing. Other calls on a closed engine raise RuntimeError.
+        """
         self._engine.Close()
 
     def __enter__(self) -> IOEngine:
@@ -71,25 +80,30 @@ class IOEngine:
         self.close()
 
     def get_engine_desc(self) -> EngineDesc:
-        """Return how peers reach this engine. The port is the bound one once a backend exists."""
+        """Return the description of this engine for peers.
+
+        It has the port that was bound once a backend exists.
+        """
         return self._engine.GetEngineDesc()
 
     def fileno(self) -> int:
-        """Return a descriptor that becomes readable when transfers of this engine end, for epoll and event loops.
+        """Return a file descriptor for epoll that becomes readable when transfers end.
 
-        ``os.read(engine.fileno(), 8)`` makes it not readable until the next transfer ends; look at the statuses after
-        that. It is the engine's: do not close it. In asyncio ``await status`` is simpler.
+        ``os.read(engine.fileno(), 8)`` clears it until the next transfer ends. Check the statuses
+        after
+        that read. The engine owns the descriptor: do not close it. In asyncio, ``await status`` is
+            simpler.
         """
         return self._engine.FileNo()
 
     def describe(self) -> dict[str, Any]:
-        """Return what the engine has and does: backends, peers with their paths and the reasons, counters."""
+        """Return the engine's state: backends, peers with their paths and why, and counters."""
         return self._engine.Describe()
 
     def stats(self) -> dict[str, Any]:
-        """Return what the engine's transfers did and do. Counting is always on and costs less than 1 %.
+        """Return statistics of the engine's transfers. They are always on and cost less than 1 %.
 
-        Names end in their unit; sums count from the making of the engine::
+        Names end in their unit. Totals start when the engine is made::
 
             {"key": "prefill-0", "time_s": ..., "uptime_s": 12.5, "regions": 2, "in_flight": 1,
              "totals": {"reads": 0, "writes": 900, "read_bytes": 0, "write_bytes": ..., "failed": 1, "canceled": 0,
@@ -104,19 +118,26 @@ class IOEngine:
                                  "buckets": [{"below_us": 64, "count": 880}, ...]}}}]}],
              "stuck": [...], "slowest": [...], "tags": {"waiting": 0, "dropped": 0}}
 
-        ``peers`` and their ``paths`` stay when the connection goes; ``known`` and ``open`` say what is there now.
-        ``transfers`` succeeded; ``failed`` ones are in ``failures`` by code, ``canceled`` are some of them. ``bytes``
-        count as they move. ``replays`` are transfers that continued over another path when this one broke.
-        ``altered`` counts ops sent again because their checksum differed, ``packed`` payloads that were compressed.
-        ``bytes_per_s_1s`` and ``bytes_per_s_10s`` are over the last 1 and 10 seconds. ``latency`` is from submission
-        until success was reported, of successes only. Its quantiles are right to a factor of 2, as the buckets are
-        powers of 2 (``below_us`` None: no bound).
+        * ``peers`` and their ``paths`` stay listed after a connection closes. ``known`` and
+          ``open`` are the current state.
+        * ``transfers`` counts successes and ``failed`` counts failures; ``failures`` has them by
+          code. ``canceled`` ones are included in ``failed``.
+        * ``bytes`` are counted as they move.
+        * ``replays`` counts transfers that continued over another path when this one broke.
+        * ``altered`` counts ops sent again because their checksum differed.
+        * ``packed`` counts payloads that were compressed.
+        * ``bytes_per_s_1s`` and ``bytes_per_s_10s`` are averages over the last 1 and 10 seconds.
+        * ``latency`` is the time from submission until success is reported, for successes only.
+          Buckets are powers of 2 (``below_us`` None: no bound), so quantiles are accurate to a
+          factor of 2.
+        * ``stuck`` lists at most 16 transfers that have been in flight for more than 1 s.
+        * ``slowest`` lists the 16 slowest of the last 4096 that ended.
+        * ``tags`` counts the tags that are being sent to peers.
 
-        ``stuck`` has at most 16 transfers that are in flight for more than 1 s, ``slowest`` the 16 slowest of the last
-        4096 that ended. Each is a dictionary of ``peer``, ``path``, ``kind`` ("read" or "write"), ``uid``, ``tag`` (""
-        is none), ``code``, ``stage``, ``bytes``, ``bytes_done``, ``ops``, ``replays``, ``start_s`` (since 1970), and
-        the times since its start ``first_op_us``, ``last_op_us`` (0: not yet) and ``took_us``. ``tags`` counts those
-        on their way to peers.
+        An entry of ``stuck`` or ``slowest`` has ``peer``, ``path``, ``kind`` ("read" or "write"),
+        ``uid``, ``tag`` ("" is none), ``code``, ``stage``, ``bytes``, ``bytes_done``, ``ops``,
+        ``replays`` and ``start_s`` (since 1970). ``first_op_us``, ``last_op_us`` (0: not yet) and
+        ``took_us`` are times since its start.
 
         Raises:
             RuntimeError: the engine is closed.
@@ -124,14 +145,16 @@ class IOEngine:
         return self._engine.Stats()
 
     def dump_trace(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return the last 4096 transfers and those in flight as a trace, JSON for https://ui.perfetto.dev.
+        """Return a trace of the last 4096 transfers and those in flight, as JSON for Perfetto.
 
-        Each peer and path has a track, and more where transfers overlap. A transfer is a slice with its tag, uid,
-        bytes, code and replays, and within it one slice for each stage: until its first op was done, until the last
-        was, until its end was reported.
+        Open it at https://ui.perfetto.dev. Each peer and path has a track, or several where
+        transfers overlap. A transfer is a slice with its tag, uid, bytes, code and replays. It
+        contains one slice for
+        each stage: until its first op is done, until its last op is done, and until its end is
+            reported.
 
         Args:
-            path: a file to write as well; None writes none.
+            path: file to write the trace to as well; None writes no file.
 
         Raises:
             OSError: the file cannot be written.
@@ -144,15 +167,16 @@ class IOEngine:
         return text
 
     def inbound_tag(self, remote_key: str, uid: int) -> str | None:
-        """Return the tag of a peer's transfer, which it gave by ``session.write(..., tag="req-7")`` or another call.
+        """Return the tag of a peer's transfer, as passed to ``session.write(..., tag="req-7")``.
 
         Args:
             remote_key: key of the engine that submitted the transfer.
             uid: its number there.
 
         Returns:
-            The tag, again and again; None if there was none, and as long as it has not arrived, which may be some
-            milliseconds after the bytes. The last 16384 tags of each registered peer are kept.
+            The tag, on every call. None if the transfer has no tag or the tag has not arrived yet,
+            which may be some milliseconds after the bytes. The last 16384 tags of each registered
+            peer are kept.
 
         Raises:
             TypeError: an argument has the wrong type.
@@ -161,62 +185,69 @@ class IOEngine:
         return self._engine.InboundTag(remote_key, uid)
 
     def create_backend(self, type: BackendType, config: BackendConfig | None = None) -> None:
-        """Start a way of moving bytes.
+        """Start a backend, which moves bytes over one kind of transport.
 
         Args:
-            type: ``BackendType.RDMA`` works everywhere; on a host without a NIC it uses shared memory and TCP, and
-                copies between GPUs of one host. ``BackendType.XGMI`` is those copies alone, without a network.
+            type: ``BackendType.RDMA`` works everywhere. On a host without a NIC it uses shared
+                memory, TCP and copies between GPUs of one host. ``BackendType.XGMI`` only copies
+                between GPUs of one host, without a network.
             config: None takes the defaults. RDMA and TCP take an ``RdmaBackendConfig``.
 
-        A second backend of the same type is not made; a warning is logged.
+        If a backend of this type exists, the call makes no second one and logs a warning.
 
         Raises:
-            NotImplementedError: ``type`` is not one of the four backends (the very objects, not equal ones).
-            TypeError: ``config`` is of another backend.
-            RuntimeError: the values do not fit together, the port is taken, or this host lacks the hardware.
+            NotImplementedError: ``type`` is not one of the four backends. It is compared by
+                identity.
+            TypeError: ``config`` belongs to another backend.
+            RuntimeError: values of ``config`` contradict each other, the port is taken, or this
+                host lacks the hardware.
         """
         self._engine.CreateBackend(type, config)
 
     def remove_backend(self, type: BackendType) -> None:
-        """Stop the backend; nothing happens without one."""
+        """Stop the backend. Does nothing if it does not exist."""
         self._engine.RemoveBackend(type)
 
     @also(desc="engine_desc")
     def register_remote_engine(self, engine_desc: EngineDesc) -> None:
-        """Make a peer known to every backend that exists now. Sends nothing; the last description of a key counts."""
+        """Register a peer with every existing backend. Sends nothing.
+
+        A later description with the same key replaces the earlier one.
+        """
         self._engine.RegisterRemoteEngine(engine_desc)
 
     @also(desc="engine_desc")
     def deregister_remote_engine(self, engine_desc: EngineDesc) -> None:
-        """Forget a peer; nothing happens if it is not known."""
+        """Remove a peer. Does nothing if the peer is unknown."""
         self._engine.DeregisterRemoteEngine(engine_desc)
 
     def register_memory(self, ptr: int, size: int, device_id: int, mem_loc: MemoryLocationType) -> MemoryDesc:
-        """Make memory usable for transfers.
+        """Register memory for transfers.
 
         Args:
             ptr: address of the first byte.
-            size: length in bytes. The caller vouches for the range and keeps it valid until ``deregister_memory``.
-            device_id: GPU ordinal, -1 for host memory, or for whatever GPU the memory is on.
-            mem_loc: where it lies; of ``Unknown`` memory the GPU drivers are asked.
+            size: length in bytes. The caller guarantees that the range is valid until
+                ``deregister_memory``.
+            device_id: GPU ordinal; -1 for host memory, or to let the driver find the GPU.
+            mem_loc: CPU or GPU; for ``Unknown`` the GPU drivers are asked.
 
         Returns:
             The description that peers need. The same range may be registered more than once.
 
         Raises:
-            ValueError: ``ptr`` is 0; or the driver knows better: the memory is of another GPU, or of none, or the range
-                leaves its allocation.
-            UnsupportedError: it is said to be GPU memory, and there is no GPU here.
-            TypeError: an argument has the wrong type or a number does not fit.
+            ValueError: ``ptr`` is 0; or the driver reports that the memory is on another GPU, on no
+                GPU, or that the range exceeds its allocation.
+            UnsupportedError: ``mem_loc`` is GPU and this host has no GPU.
+            TypeError: an argument has the wrong type, or a number is out of range.
         """
         return self._engine.RegisterMemory(ptr, size, device_id, mem_loc)
 
     def register_torch_tensor(self, tensor: torch.Tensor) -> MemoryDesc:
-        """Make a tensor's storage usable for transfers; the caller keeps the tensor alive.
+        """Register a tensor's storage for transfers. The caller keeps the tensor alive.
 
         Raises:
             RuntimeError: the tensor is not contiguous.
-            KeyError: it lies neither on a CPU nor on a CUDA or ROCm device.
+            KeyError: the tensor is neither on a CPU nor on a CUDA or ROCm device.
         """
         if not tensor.is_contiguous():
             raise RuntimeError("input tensor must be contiguous")
@@ -227,7 +258,7 @@ class IOEngine:
 
     @also(desc="mem_desc")
     def deregister_memory(self, mem_desc: MemoryDesc) -> None:
-        """Withdraw a memory and the sessions made with it; nothing happens if it is not known."""
+        """Deregister a memory and invalidate its sessions. Does nothing if it is unknown."""
         self._engine.DeregisterMemory(mem_desc)
 
     def allocate_transfer_uid(self) -> int:
@@ -248,15 +279,17 @@ class IOEngine:
         tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
-        """Copy ``size`` bytes from the remote to the local memory; returns at once with the transfer's status.
+        """Copy ``size`` bytes from the remote to the local memory; return the status at once.
 
-        ``deadline_ms``, ``tag`` and ``after`` are those of :class:`IOEngineSession`; the backend's deadline holds where
-        none is given. So is the limit of ``MORI_IO_MAX_PENDING``, at which the call waits for room.
+        ``deadline_ms``, ``tag`` and ``after`` are described at :class:`IOEngineSession`. Without a
+        deadline the backend's applies. The call waits while ``MORI_IO_MAX_PENDING`` transfers are
+        pending.
 
         Raises:
             TypeError: an argument has the wrong type.
             ValueError: the deadline or tag is invalid, or the event was never recorded.
-            RuntimeError: the pair cannot be set up: peer or local memory not registered, peer not reachable.
+            RuntimeError: the pair cannot be set up: the peer or the local memory is not registered,
+                or the peer is not reachable.
         """
         pair = self._pair(local, remote)
         return self._post_one(pair.handle, False, local_off, remote_off, size, uid, deadline_ms, tag, after)
@@ -275,9 +308,9 @@ class IOEngine:
         tag: str | None = None,
         after: Any = None,
     ) -> TransferStatus:
-        """Copy ``size`` bytes from the local to the remote memory; returns, waits and raises as :meth:`read`.
+        """Copy ``size`` bytes from the local to the remote memory; otherwise like :meth:`read`.
 
-        At most ``MORI_IO_MAX_PENDING`` transfers to one peer are pending.
+        The call waits while ``MORI_IO_MAX_PENDING`` transfers are pending.
         """
         pair = self._pair(local, remote)
         return self._post_one(pair.handle, True, local_off, remote_off, size, uid, deadline_ms, tag, after)
@@ -305,17 +338,18 @@ class IOEngine:
             remote_offs: for each pair, where its blocks come from.
             sizes: for each pair, the lengths of its blocks.
             uids: the transfer number of each pair.
-            deadline_ms: of each transfer; None takes the backend's.
-            tag: of each transfer, 1 to 64 bytes of UTF-8; None is none.
-            after: an event or a stream of a GPU for which all of them wait; None waits for nothing.
+            deadline_ms: deadline of each transfer; None takes the backend's.
+            tag: tag of each transfer, 1 to 64 bytes of UTF-8; None means no tag.
+            after: GPU event or stream that all transfers wait for; None means no wait.
 
         Returns:
-            One status for each pair. A pair that cannot be set up or has bad bounds gets a failed status; the
-            other pairs are not affected. At the limit of ``MORI_IO_MAX_PENDING``, see :class:`IOEngineSession`, the
-            call waits for room.
+            One status for each pair. A pair that cannot be set up or has bad bounds gets a failed
+            status; the other pairs are not affected. While ``MORI_IO_MAX_PENDING`` transfers are
+            pending, the call waits; see :class:`IOEngineSession`.
 
         Raises:
-            ValueError: the six sequences have different lengths, or an option is none. Nothing was submitted.
+            ValueError: the six sequences have different lengths, or an option is invalid. Nothing
+                was submitted.
             TypeError: an argument has the wrong type. Nothing was submitted.
         """
         return self._batch(
@@ -338,7 +372,7 @@ class IOEngine:
     ) -> list[TransferStatus]:
         """Copy many blocks of many memory pairs from the local to the remote side; see :meth:`batch_read`.
 
-        The limit of ``MORI_IO_MAX_PENDING`` holds here, too.
+        The limit ``MORI_IO_MAX_PENDING`` applies as there.
         """
         return self._batch(
             True, (deadline_ms, tag, after), locals, local_offs, remotes, remote_offs, sizes, uids
@@ -349,7 +383,7 @@ class IOEngine:
         """Prepare transfers between two memories.
 
         Args:
-            local_mem: a memory of this engine; an unpacked copy of its description serves as well.
+            local_mem: a memory of this engine, or an unpacked copy of its description.
             remote_mem: a memory of a registered peer, of another engine here, or of this engine.
 
         Returns:
@@ -360,29 +394,30 @@ class IOEngine:
 
     @also(uid="transfer_uid")
     def pop_inbound_transfer_status(self, remote_key: str, transfer_uid: int) -> TransferStatus | None:
-        """Tell whether a peer's transfer has arrived here.
+        """Report whether a peer's transfer has arrived here.
 
         Args:
             remote_key: key of the engine that submitted the transfer.
             transfer_uid: its number there.
 
         Returns:
-            A status with SUCCESS once all bytes are here, again and again; None before, with notifications disabled
-            on either side, and for unknown keys.
+            A status with SUCCESS, on every call, once all bytes have arrived. None before that, for
+            unknown keys, and if notifications are disabled on either side.
         """
         status = TransferStatus()
         return status if self._engine.PopInboundTransferStatus(remote_key, transfer_uid, status) else None
 
     def wait_all(self, statuses: Sequence[TransferStatus | None], timeout_ms: int = -1) -> StatusCode:
-        """Wait for transfers, without the GIL; entries that are None are skipped.
+        """Wait for transfers, with the GIL released.
 
         Args:
-            statuses: what to wait for. They are not consumed.
-            timeout_ms: one deadline for all; 0 polls once, a negative value waits without limit.
+            statuses: the transfers to wait for. None entries are skipped. The statuses stay usable.
+            timeout_ms: one timeout for all, in milliseconds; 0 polls once, a negative value waits
+                without limit.
 
         Returns:
-            SUCCESS when all succeeded (and for an empty list), the code of the first failure found, or IN_PROGRESS when
-            time runs out. A status that was never submitted counts with its INIT.
+            SUCCESS when all succeeded (and for an empty list), the code of the first failure found,
+            or IN_PROGRESS on timeout. A status that was never submitted counts as INIT.
         """
         return self._engine.WaitAll(statuses, timeout_ms)
 
@@ -412,7 +447,7 @@ class IOEngine:
         gated = extra[2] is not None
         try:
             pair = self._pair(local, remote)
-            if gated:  # a GPU that fails is the transfer's failure, like a pair that cannot be set up
+            if gated:  # a GPU error fails the transfer, like a pair that cannot be set up
                 return self._post(pair.handle, is_write, local_offs, remote_offs, sizes, uid, *extra)
         except MoriError as err:
             status: TransferStatus = self._failed_status(int(_code_of(err)), str(err))
@@ -421,7 +456,7 @@ class IOEngine:
 
 
 _Options = tuple[int | None, str | None, Any]
-"""deadline_ms, tag and after, as a caller gave them."""
+"""deadline_ms, tag and after, unchecked."""
 
 
 def _code_of(err: MoriError) -> StatusCode:
@@ -437,7 +472,11 @@ def _code_of(err: MoriError) -> StatusCode:
 
 
 def _checked(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Convert one pair's arguments, so that a wrong type in the last pair shows before the first is submitted."""
+    """Convert one pair's arguments.
+
+    All pairs are converted before the first is submitted, so a wrong type in any pair submits
+    nothing.
+    """
     local, local_offs, remote, remote_offs, sizes, uid = row
     for desc in (local, remote):
         if not isinstance(desc, MemoryDesc):
@@ -446,7 +485,7 @@ def _checked(row: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _uint64s(values: Any) -> array[int]:
-    """Return a sequence of integers as 64-bit words, by the rules of the native conversion."""
+    """Convert a sequence of integers to 64-bit words; accept what the native conversion accepts."""
     if isinstance(values, (str, bytes, bytearray, dict)) or not hasattr(values, "__getitem__"):
         raise TypeError(f"expected a sequence of integers, got {type(values).__name__}")
     try:

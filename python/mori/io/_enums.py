@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The closed sets of mori.io. The integer values are part of the public contract and of the wire format."""
+"""The enums of mori.io. The integer values are part of the public API and of the wire format."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ class _NativeEnum(enum.Enum):
 
 
 class BackendType(_NativeEnum):
-    """A way of moving bytes; the argument of :meth:`mori.io.IOEngine.create_backend`."""
+    """A kind of backend; the argument of :meth:`mori.io.IOEngine.create_backend`."""
 
     Unknown = 0
     XGMI = 1
-    """GPU to GPU inside one host, by copies between them (NVLink, xGMI, PCIe)."""
+    """GPU to GPU inside one host, over NVLink, xGMI or PCIe."""
     RDMA = 2
-    """Any memory to any memory. Without a NIC: GPU copies and shared memory inside the host, TCP between hosts."""
+    """Any memory to any memory.
+
+    Without a NIC it uses GPU copies and shared memory inside the host, and TCP between hosts.
+    """
     TCP = 3
     """Any memory to any memory, over TCP sockets only."""
     FABRIC = 4
@@ -34,7 +37,7 @@ class BackendType(_NativeEnum):
 
 
 class MemoryLocationType(_NativeEnum):
-    """Where a registered memory lies."""
+    """Whether registered memory is on a CPU or a GPU."""
 
     Unknown = 0
     CPU = 1
@@ -42,28 +45,28 @@ class MemoryLocationType(_NativeEnum):
 
 
 class StatusCode(_NativeEnum):
-    """The state of a transfer. Values above 10 are failures and final."""
+    """The state of a transfer. Values above 10 are final failures."""
 
     SUCCESS = 0
     INIT = 1
-    """Made, and not submitted."""
+    """Created but not submitted."""
     IN_PROGRESS = 2
     ERR_INVALID_ARGS = 11
-    """Out of bounds, list lengths differ, an entry is too large: nothing was transferred."""
+    """A block is out of bounds or too large, or list lengths differ. Nothing was transferred."""
     ERR_NOT_FOUND = 12
-    """The peer, or a memory, is not known."""
+    """The peer or a memory is unknown."""
     ERR_RDMA_OP = 13
-    """The transfer failed on its way: the peer died, a path broke, a deadline passed."""
+    """The transfer failed in flight: the peer died, a path broke or a deadline passed."""
     ERR_BAD_STATE = 14
     """No backend can serve the pair, or the engine is closed."""
     ERR_GPU_OP = 15
     """A GPU copy failed."""
     ERR_BAD_ADDRESS = 16
-    """Memory of the transfer is not mapped, here or at the peer: it was freed. Never retried."""
+    """Memory of the transfer was freed, so it is not mapped here or at the peer. Never retried."""
 
 
 class PollCqMode(_NativeEnum):
-    """How a backend learns of completions."""
+    """How a backend waits for completions."""
 
     POLLING = 0
     EVENT = 1

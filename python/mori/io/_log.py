@@ -7,11 +7,12 @@ from .. import _core
 
 
 def set_log_level(level: str) -> None:
-    """Choose what is logged to stdout.
+    """Set the level of the log on stdout.
 
     Args:
-        level: trace, debug, info, warn, error or critical, in any case; anything else means error. It beats the
-            environment variables. Before the first engine is made the choice is kept for then.
+        level: trace, debug, info, warn, error or critical, in upper or lower case; anything else
+            means error. It overrides the environment variables. A level set before the first engine
+            is made applies from then on.
     """
     if not isinstance(level, str):
         raise TypeError(f"level must be a str, got {level!r}")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Statuses that callers bring along, for the native spelling of transfers.
+"""Status objects that the caller passes in, for the native form of the transfer calls.
 
-The engine reports to a status it made itself. A mirror copies the outcome to the caller's object: at once when it is
-known, else from one thread, which runs only while something is pending and keeps the order of completion.
+The engine reports to a status that it made itself. A mirror copies the outcome to the caller's
+object. If the outcome is known, it is copied at once. Otherwise one thread copies it later, in the
+order of completion. The thread runs only while transfers are pending.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import threading
 from ._enums import StatusCode
 from ._status import TransferStatus
 
-# How often the other transfers are checked while the oldest is pending.
+# Milliseconds between two checks of the other transfers while the oldest is pending.
 _SWEEP_MS = 20
 
 
@@ -26,7 +27,8 @@ class Mirror:
     def follow(self, source: TransferStatus, target: TransferStatus) -> None:
         """Make ``target`` show the state of ``source``, now and when it ends."""
         with self._lock:
-            # One that has ended already waits behind those before it, which may have ended without being copied yet.
+            # Even a transfer that has ended is queued if others are pending: earlier ones may have
+            # ended without being copied yet.
             if self._pending or source.InProgress():
                 target.SetCode(StatusCode.IN_PROGRESS)
                 self._pending.append((source, target))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Second names of arguments."""
+"""Aliases of argument names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def also(**names: str) -> Callable[[F], F]:
-    """Let a function take arguments under second names: ``@also(desc="engine_desc")`` takes ``desc=``, too.
+    """Accept aliases of arguments: with ``@also(desc="engine_desc")``, ``desc=`` works too.
 
-    Programs written for AMD's MORI use its names, older ones of ours the second. Both at once are a TypeError.
+    Programs written for AMD's MORI use its names; older programs of this project use the aliases.
+    Passing both raises TypeError.
     """
 
     def decorate(function: F) -> F:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""The native engine and session: owners of the native handles, in the spelling of ``mori.cpp``.
+"""The native engine and session, under the names of ``mori.cpp``. They own the native handles.
 
-:class:`mori.io.IOEngine` and :class:`mori.io.IOEngineSession` wrap these. Here a transfer call takes the status
-object to report to, in the wrappers it returns one.
+:class:`mori.io.IOEngine` and :class:`mori.io.IOEngineSession` wrap these. A transfer call here
+takes the status object as an argument; the wrappers return one instead.
 
-An engine closes by ``Close()``, when its last reference goes, or at interpreter exit, whichever comes first; a session
-keeps its engine alive. In a forked child nothing is closed: the handles belong to the parent.
+An engine closes on ``Close()``, when its last reference is dropped, or at interpreter exit. A
+session
+keeps its engine alive. A forked child closes nothing: the handles belong to the parent.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _CONFIGS: dict[BackendType, type[BackendConfig]] = {
     BackendType.FABRIC: FabricBackendConfig,
 }
 
-# Engine-level pairs that are kept; beyond this many the table starts afresh, so that peers which come and go cost
-# no memory.
+# Most memory pairs that an engine caches. At this size the cache is cleared, so that short-lived
+# peers do not fill memory.
 _MAX_PAIRS = 65536
 
 
@@ -65,7 +66,7 @@ def _expect(kind: type, value: Any, what: str) -> Any:
 
 
 class Pair:
-    """A native session that the engine keeps for two memories. It closes when its last user lets go of it."""
+    """A native session, cached for two memories. It closes with its last reference."""
 
     __slots__ = ("__weakref__", "handle")
 
@@ -75,7 +76,7 @@ class Pair:
 
 
 class IOEngine:
-    """The native engine. Prefer :class:`mori.io.IOEngine`, whose docstrings say what the operations do."""
+    """The native engine. Prefer :class:`mori.io.IOEngine`, which documents the operations."""
 
     def __init__(self, key: str, config: IOEngineConfig) -> None:
         _expect(str, key, "key")
@@ -88,17 +89,17 @@ class IOEngine:
         self._finalizer = weakref.finalize(self, _close, "EngineClose", self._handle, os.getpid())
 
     def Close(self) -> None:
-        """Close the engine: stop its threads and fail what is in flight. Further calls do nothing."""
+        """Stop the engine's threads and fail the transfers in flight. Further calls do nothing."""
         _core.call("EngineClose", self._handle)
         self._finalizer.detach()
         self._forget_pairs()
 
     def GetEngineDesc(self) -> EngineDesc:
-        """Return how peers reach this engine."""
+        """Return the description of this engine for peers."""
         return EngineDesc._of(json.loads(_core.call("EngineDesc", self._handle)))
 
     def FileNo(self) -> int:
-        """Return a descriptor that becomes readable when transfers of this engine end."""
+        """Return a file descriptor that becomes readable when transfers of this engine end."""
         fd: int = _core.call("EngineFD", self._handle)
         return fd
 
@@ -108,7 +109,7 @@ class IOEngine:
         return described
 
     def Stats(self) -> dict[str, Any]:
-        """Return what its transfers did and do; see :meth:`mori.io.IOEngine.stats`."""
+        """Return statistics of its transfers; see :meth:`mori.io.IOEngine.stats`."""
         stats: dict[str, Any] = json.loads(_core.call("EngineStats", self._handle))
         return stats
 
@@ -124,8 +125,8 @@ class IOEngine:
         return tag
 
     def CreateBackend(self, type: BackendType, config: BackendConfig | None = None) -> None:
-        """Start a way of moving bytes; see :meth:`mori.io.IOEngine.create_backend`."""
-        # Identity, as the contract has it: an equal-looking object of another enum is not a backend.
+        """Start a backend; see :meth:`mori.io.IOEngine.create_backend`."""
+        # The API compares by identity: an equal member of another enum is not a backend.
         wanted = next((cls for known, cls in _CONFIGS.items() if known is type), None)
         if wanted is None:
             raise NotImplementedError("backend not implemented yet")
@@ -134,25 +135,25 @@ class IOEngine:
         self._forget_pairs()
 
     def RemoveBackend(self, type: BackendType) -> None:
-        """Stop a backend; nothing happens without one."""
+        """Stop a backend. Does nothing if it does not exist."""
         _expect(BackendType, type, "type")
         _core.call("EngineRemoveBackend", self._handle, int(type))
         self._forget_pairs()
 
     def RegisterRemoteEngine(self, desc: EngineDesc) -> None:
-        """Make a peer known to every backend that exists now."""
+        """Register a peer with every existing backend."""
         _expect(EngineDesc, desc, "desc")
         _core.call("EngineRegisterRemote", self._handle, desc.pack().hex())
         self._forget_pairs()
 
     def DeregisterRemoteEngine(self, desc: EngineDesc) -> None:
-        """Forget a peer; nothing happens if it is not known."""
+        """Remove a peer. Does nothing if the peer is unknown."""
         _expect(EngineDesc, desc, "desc")
         _core.call("EngineDeregisterRemote", self._handle, desc.pack().hex())
         self._forget_pairs()
 
     def RegisterMemory(self, ptr: int, size: int, device_id: int, loc: MemoryLocationType) -> MemoryDesc:
-        """Make ``size`` bytes at ``ptr`` usable; see :meth:`mori.io.IOEngine.register_memory`."""
+        """Register ``size`` bytes at ``ptr``; see :meth:`mori.io.IOEngine.register_memory`."""
         address = _uint64(ptr, "ptr")
         length = _uint64(size, "size")
         _expect(MemoryLocationType, loc, "mem_loc")
@@ -165,7 +166,7 @@ class IOEngine:
         return MemoryDesc._of(json.loads(text))
 
     def DeregisterMemory(self, desc: MemoryDesc) -> None:
-        """Withdraw a memory; nothing happens if it is not known."""
+        """Deregister a memory. Does nothing if the memory is unknown."""
         _expect(MemoryDesc, desc, "desc")
         packed = desc.pack()
         _core.call("EngineDeregisterMemory", self._handle, packed.hex())
@@ -205,11 +206,11 @@ class IOEngine:
             raise from_native(err) from None
 
     def LoadScatterGatherModule(self, path: str) -> None:
-        """Raise UnsupportedError: the kernels that move small blocks come with mori, compiled."""
+        """Raise UnsupportedError: mori ships the kernels for small blocks compiled."""
         raise UnsupportedError(f"load {path}: mori uses its own scatter/gather kernel only")
 
     def LoadFabricCopyModule(self, path: str) -> None:
-        """Raise UnsupportedError: there is no FABRIC backend."""
+        """Raise UnsupportedError: this build has no FABRIC backend."""
         raise UnsupportedError(f"load {path}: the fabric copy kernel needs a FABRIC backend, which this build lacks")
 
     def Read(
@@ -271,7 +272,10 @@ class IOEngine:
         self._mirror.follow(_core.fast().post_one(handle, is_write, lo, ro, size, uid), status)
 
     def pair(self, local: MemoryDesc, remote: MemoryDesc) -> Pair:
-        """Return the session that the engine keeps for two memories; hold on to it while its handle is in use."""
+        """Return the cached session for two memories.
+
+        The caller must hold a reference to it while using its handle.
+        """
         try:
             key = (local._packed or local.pack(), remote._packed or remote.pack())
         except AttributeError:
@@ -284,13 +288,14 @@ class IOEngine:
         with self._lock:
             if len(self._pairs) >= _MAX_PAIRS:
                 self._pairs.clear()
-            # A pair found before the engine changed may be one that the change made wrong.
+            # If the engine changed after the session was made, the session may be invalid: do not
+            # cache it.
             if generation == self._generation:
                 self._pairs[key] = pair
         return pair
 
     def _forget_pairs(self, memory: bytes | None = None) -> None:
-        """Drop the pairs of one memory, or all, after a change that they may not survive."""
+        """Drop the cached sessions of one memory, or all, when a change may invalidate them."""
         with self._lock:
             self._generation += 1
             kept = {} if memory is None else {key: pair for key, pair in self._pairs.items() if memory not in key}
@@ -304,7 +309,7 @@ class IOEngineSession:
         self._engine = engine
         self._handle = handle
         self._finalizer = weakref.finalize(self, _close, "SessionClose", handle, os.getpid())
-        # Closing the engine closes its sessions; at interpreter exit that is enough.
+        # Closing the engine closes its sessions, so nothing is left to do at interpreter exit.
         self._finalizer.atexit = False
 
     def AllocateTransferUniqueId(self) -> int:
@@ -312,7 +317,7 @@ class IOEngineSession:
         return self._engine.AllocateTransferUniqueId()
 
     def Alive(self) -> bool:
-        """Tell whether the session can still carry transfers."""
+        """Report whether the session can still carry transfers."""
         alive: bool = _core.call("SessionAlive", self._handle)
         return alive
 
@@ -322,15 +327,15 @@ class IOEngineSession:
         return described
 
     def WithDeadline(self, deadline_ms: int) -> IOEngineSession:
-        """Return a session between the same memories whose transfers have this deadline; 0 is none."""
+        """Return a session between the same memories with this deadline; 0 means no deadline."""
         return IOEngineSession(self._engine, _core.call("SessionWithDeadline", self._handle, deadline_ms))
 
     def Cancel(self, uid: int, timeout_ms: int = 5000) -> None:
-        """End the transfers with this number; see :meth:`TransferStatus.Cancel`."""
+        """Cancel the transfers with this number; see :meth:`TransferStatus.Cancel`."""
         _core.call("SessionCancel", self._handle, _uint64(uid, "uid"), timeout_ms)
 
     def Close(self) -> None:
-        """Give the session up; transfers under way go on. Further calls do nothing."""
+        """Close the session. Pending transfers continue. Further calls do nothing."""
         _core.call("SessionClose", self._handle)
         self._finalizer.detach()
 

@@ -13,17 +13,19 @@ from ._transfer import options
 
 
 class TransferStatus:
-    """The state of one transfer (of a whole batch, for batch calls).
+    """The state of one transfer, or of a whole batch.
 
-    ``TransferStatus()`` makes one in state INIT; the read and write calls return one already submitted. The engine
-    keeps its own reference: dropping the object does not cancel the transfer, and the object stays readable after the
-    engine is gone. All methods may be called from any thread. The object cannot be copied or pickled.
+    ``TransferStatus()`` makes one in state INIT. The read and write calls return one that is
+    already submitted. The engine holds its own reference, so dropping the object does not cancel
+    the transfer. The object stays readable after the engine is closed. All methods may be called
+    from any thread. The object cannot be copied or pickled.
     """
 
     __slots__ = ()
 
-    # Every instance is of the C subclass made by the extension, which overrides the methods below: a poll costs about
-    # 100 ns and does not enter Go. The bodies here only carry the documentation.
+    # Every instance belongs to a C subclass that the extension makes. It overrides the methods
+    # below, so that a poll costs about 100 ns and does not enter Go. The methods here are only
+    # documentation.
     def __new__(cls) -> TransferStatus:
         status: TransferStatus = _core.fast().new_status()
         return status
@@ -33,31 +35,31 @@ class TransferStatus:
         raise NotImplementedError
 
     def Message(self) -> str:
-        """Return the text: empty, ``"success"``, or the reason of a failure, which names the peer."""
+        """Return the message: empty, ``"success"``, or the reason for a failure, with the peer."""
         raise NotImplementedError
 
     def Update(self, code: StatusCode, message: str) -> None:
-        """Set code and message and wake the waiters; ignored once the status is an error (the first error stays)."""
+        """Set code and message and wake the waiters. Does nothing if the status is an error."""
         raise NotImplementedError
 
     def Init(self) -> bool:
-        """Tell whether the code is INIT."""
+        """Report whether the code is INIT."""
         raise NotImplementedError
 
     def InProgress(self) -> bool:
-        """Tell whether the code is IN_PROGRESS."""
+        """Report whether the code is IN_PROGRESS."""
         raise NotImplementedError
 
     def Succeeded(self) -> bool:
-        """Tell whether the code is SUCCESS: the bytes are visible at their destination."""
+        """Report whether the code is SUCCESS: the bytes are visible at their destination."""
         raise NotImplementedError
 
     def Failed(self) -> bool:
-        """Tell whether the code is an error."""
+        """Report whether the code is an error."""
         raise NotImplementedError
 
     def SetCode(self, code: StatusCode) -> None:
-        """Set the code, even over an error; wakes the waiters unless it is INIT or IN_PROGRESS."""
+        """Set the code, even over an error. Wakes the waiters unless it is INIT or IN_PROGRESS."""
         raise NotImplementedError
 
     def SetMessage(self, message: str) -> None:
@@ -65,13 +67,14 @@ class TransferStatus:
         raise NotImplementedError
 
     def Wait(self) -> None:
-        """Block until the code is no longer IN_PROGRESS, without the GIL. Returns at once in any other state."""
+        """Block while the code is IN_PROGRESS, with the GIL released."""
         raise NotImplementedError
 
     def WaitFor(self, timeout_ms: int = -1) -> StatusCode:
-        """Wait at most ``timeout_ms`` milliseconds and return the code then; a negative value waits without limit.
+        """Wait at most ``timeout_ms`` milliseconds and return the code.
 
-        0 polls once. When time runs out the answer is IN_PROGRESS, not an exception.
+        0 polls once; a negative value waits without limit. On timeout it returns IN_PROGRESS and
+        does not raise.
         """
         raise NotImplementedError
 
@@ -80,26 +83,29 @@ class TransferStatus:
         raise NotImplementedError
 
     def Cancel(self, timeout_ms: int = 5000) -> None:
-        """End the transfer; a transfer that has ended already is left alone.
+        """Cancel the transfer. Does nothing if it has ended already.
 
-        When the call returns, no byte of the transfer can land any more, neither here nor in the peer's memory, and the
-        status is ERR_BAD_STATE with "canceled" in its message, unless all bytes were moved before: then it is, or
-        becomes, SUCCESS. Other transfers go on.
+        After the call returns, the transfer writes no more bytes, neither here nor in the peer's
+        memory. The status is then ERR_BAD_STATE with "canceled" in its message. If all bytes were
+        moved before, it is or becomes SUCCESS. Other transfers continue.
 
         Args:
-            timeout_ms: how long to wait for the peer to confirm; a negative value waits without limit.
+            timeout_ms: milliseconds to wait for the peer's confirmation; a negative value waits
+                without limit.
 
         Raises:
-            MoriTimeoutError: time ran out. No byte can land here; the peer may still write what it had received.
-            ConnectionFailedError: the peer cannot be asked; otherwise as above.
+            MoriTimeoutError: the peer did not confirm in time. No more bytes are written here; the
+                peer may still write what it had received.
+            ConnectionFailedError: the peer is not reachable; the effect is that of a timeout.
         """
         _core.call("StatusCancel", self._handle(), timeout_ms)
 
     def __await__(self) -> Generator[Any, None, StatusCode]:
         """Wait in asyncio and return the code: ``code = await session.write(...)``.
 
-        The event loop runs meanwhile; no thread is used. Cancelling the task that awaits does not cancel the transfer:
-        its memory stays in use until it ended, see :meth:`Cancel`.
+        The event loop keeps running, and no thread is used. Cancelling the awaiting task does not
+        cancel the
+        transfer: its memory stays in use until the transfer ends. See :meth:`Cancel`.
         """
         yield from _aio.wait(self).__await__()
         return self.Code()

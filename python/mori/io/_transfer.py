@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The options of a transfer, and how its calls reach the extension.
+"""Options of a transfer.
 
-Every transfer call of Python ends in ``_fast.post`` or ``_fast.post_one`` (pybind/post.c), with the same arguments:
-session, is_write, offsets, sizes, uid, and perhaps ``deadline_ms``, ``tag`` and ``after``. If one of these three is not
-None, the extension calls :func:`options` for them.
+Every transfer call in Python ends in ``_fast.post`` or ``_fast.post_one`` (pybind/post.c). Both
+take session, is_write, offsets, sizes and uid, and optionally ``deadline_ms``, ``tag`` and
+``after``. If one of these three is not None, the extension calls :func:`options` to check them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from .._errors import BadStateError, InvalidArgumentError
 
 MAX_TAG = 64
-"""Bytes of a tag in UTF-8."""
+"""Most bytes of a tag in UTF-8."""
 
 _SESSIONS_DEADLINE = -1
 _AFTER_NOTHING, _AFTER_EVENT, _AFTER_STREAM = range(3)
 
 
 def options(deadline_ms: Any, tag: Any, after: Any) -> tuple[int, str, int, int, int]:
-    """Check the options of a transfer and return them as the extension takes them.
+    """Check the options of a transfer and convert them for the extension.
 
     Returns:
-        The deadline in milliseconds or -1, the tag or "", what to wait for (0 nothing, 1 an event, 2 a stream), its
-        native handle, and the number of its GPU.
+        The deadline in milliseconds or -1, the tag or "", what to wait for (0 nothing, 1 an event,
+        2 a stream), its native handle, and its GPU number.
 
     Raises:
         TypeError: an option has the wrong type.
@@ -40,7 +40,7 @@ def options(deadline_ms: Any, tag: Any, after: Any) -> tuple[int, str, int, int,
 
 
 def check_deadline(deadline_ms: Any) -> int:
-    """Return ``deadline_ms`` as a number if it is one."""
+    """Return ``deadline_ms`` as an int; raise if it is not one or is out of range."""
     ms = operator.index(deadline_ms)
     if not 0 <= ms < 2**31:
         raise InvalidArgumentError(f"deadline_ms is {ms}, want 0 (none) to 2**31-1")
@@ -48,7 +48,7 @@ def check_deadline(deadline_ms: Any) -> int:
 
 
 def check_tag(tag: Any) -> str:
-    """Return ``tag`` if it is one."""
+    """Return ``tag`` if it is valid; raise otherwise."""
     if not isinstance(tag, str):
         raise TypeError(f"tag must be a str, got {tag!r}")
     size = len(tag.encode())
@@ -58,7 +58,10 @@ def check_tag(tag: Any) -> str:
 
 
 def _gate(after: Any) -> tuple[int, int, int]:
-    """Return kind, handle and GPU of an event or a stream; a bare number does not say which, nor of what GPU."""
+    """Return the kind, handle and GPU of an event or a stream.
+
+    A bare handle is refused: it does not say whether it is an event or a stream, nor on which GPU.
+    """
     on_stream = hasattr(after, "cuda_stream")
     if not on_stream and not hasattr(after, "cuda_event"):
         raise TypeError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The classes of ``mori.io`` under the path that older programs import them from.
+"""The classes of ``mori.io``, at the path from which older programs import them.
 
 ``mori_cpp`` is :mod:`mori.cpp`.
 """
@@ -27,7 +27,7 @@ from .scatter_gather_jit import ensure_scatter_gather_kernel as ensure_scatter_g
 
 
 def __getattr__(name: str) -> Any:
-    if name == "mori_cpp":  # not above: it imports this package
+    if name == "mori_cpp":  # imported late: mori.cpp imports this package
         import mori.cpp
 
         return mori.cpp

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""GPU memory that other hosts of a scale-up domain can map.
+"""GPU memory that other hosts of a scale-up domain can map. Not supported in this build.
 
-No build of mori for this host carries the native allocator that these functions need, so they say so: the raw calls by
-returning 0 as the contract asks, the torch helpers by FileNotFoundError. ``mori doctor`` reports what the host has.
+These functions need a native allocator that no build of mori for this host includes. The raw calls
+return 0, as the API requires; the torch helpers raise FileNotFoundError. ``mori doctor`` reports
+what the host has.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LIBRARY = "libmori_io_fabric.so"
 
 
 def fabric_alloc(size: int, device: int) -> int:
-    """Allocate ``size`` bytes on GPU ``device`` and return the address; 0 when that is not possible here."""
+    """Allocate ``size`` bytes on GPU ``device`` and return the address; 0 if not supported here."""
     return 0
 
 
@@ -34,24 +35,24 @@ def fabric_torch_allocator() -> Any:
     """Return a torch ``CUDAPluggableAllocator`` over fabric memory.
 
     Raises:
-        FileNotFoundError: the native library is not there.
+        FileNotFoundError: the native library is missing.
     """
     _missing()
 
 
 def use_fabric_torch_allocator() -> None:
-    """Make torch allocate all its GPU memory as fabric memory; raises as :func:`fabric_torch_allocator`."""
+    """Make torch allocate fabric memory only; raises like :func:`fabric_torch_allocator`."""
     _missing()
 
 
 def make_fabric_mem_pool() -> Any:
-    """Return a ``torch.cuda.MemPool`` over fabric memory; raises as :func:`fabric_torch_allocator`."""
+    """Return a fabric ``torch.cuda.MemPool``; raises like :func:`fabric_torch_allocator`."""
     _missing()
 
 
 @contextmanager
 def fabric_mem_pool() -> Iterator[Any]:
-    """Run a block with torch's GPU allocations in a fabric pool, and yield the pool."""
+    """Make torch allocate from a fabric pool inside the ``with`` block; yield the pool."""
     yield make_fabric_mem_pool()
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The copy kernel of the FABRIC backend.
 
-It runs on GPUs that this build of mori does not drive, so it has no module to load; the backend works without it.
+The kernel is for GPUs that this build of mori does not support, so there is no module to load. The
+backend works without it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from .._errors import UnsupportedError
 
 
 def available() -> bool:
-    """Tell whether the kernel can be loaded on this host."""
+    """Report whether the kernel can be loaded on this host."""
     return False
 
 
@@ -18,7 +19,7 @@ def load() -> str:
     """Return the path of the compiled kernel.
 
     Raises:
-        UnsupportedError: there is no GPU that could run it.
+        UnsupportedError: no GPU here can run it.
     """
     raise UnsupportedError("the fabric copy kernel needs a GPU with a FABRIC backend, and this build has none")
 

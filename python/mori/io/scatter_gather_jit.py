@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The kernel that moves many small blocks for the XGMI backend.
 
-It comes compiled with mori and is loaded when it is first used, so nothing is compiled or loaded here.
+mori ships it compiled and loads it at first use, so nothing is compiled or loaded here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from .._errors import UnsupportedError
 
 
 def available() -> bool:
-    """Tell whether there is a kernel to load: there never is."""
+    """Return False: there is no separate kernel to load."""
     return False
 
 
@@ -24,5 +24,5 @@ def load() -> str:
 
 
 def ensure_scatter_gather_kernel() -> bool:
-    """Return True: the kernel is compiled and loads when it is first used. Nothing is left to do."""
+    """Return True: the kernel is compiled and loads at first use."""
     return True
