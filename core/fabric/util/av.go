@@ -10,28 +10,28 @@ import (
 	"mori/core/fabric"
 )
 
-// An AV is a complete fabric.AV. Numbers begin at 1; those of addresses that were removed are given
-// out again, the last first.
+// An AV is a complete fabric.AV. Numbers start at 1. Insert reuses removed numbers, the most recent
+// first.
 type AV struct {
 	bindings
-	// table holds addresses at number - 1, nil where nothing is. Lookup reads it without mu; growth
-	// replaces it. nil: closed.
+	// table holds the address of number n at index n-1, nil if n is unused. Lookup reads it without
+	// mu; growth replaces it. nil: closed.
 	table atomic.Pointer[[]atomic.Pointer[fabric.Addr]]
 
 	mu      sync.RWMutex
 	numbers map[fabric.Addr]fabric.AVAddr
 	free    []fabric.AVAddr
-	used    int // of the table, free ones too
+	used    int // numbers in the table, including free ones
 	closed  bool
 	check   func(fabric.Addr) error
 }
 
 var _ fabric.AV = (*AV)(nil)
 
-// maxAV bounds the space that NewAV makes ahead. A vector may grow beyond.
+// maxAV bounds the space that NewAV allocates in advance. A vector may grow larger.
 const maxAV = 1 << 24
 
-// NewAV makes a vector with space for size addresses to begin with.
+// NewAV makes a vector with initial space for size addresses.
 func NewAV(size int) (*AV, error) {
 	if size < 0 || size > maxAV {
 		return nil, fmt.Errorf("open address vector for %d addresses, want 0 to %d: %w", size, maxAV, fabric.ErrInvalid)
@@ -42,8 +42,9 @@ func NewAV(size int) (*AV, error) {
 	return v, nil
 }
 
-// OnInsert sets what refuses a text that is no address, beside the empty one; its error wraps
-// ErrInvalid. It is called with the vector's lock held, and set before the vector is given away.
+// OnInsert sets a function that rejects invalid addresses; its error wraps ErrInvalid. Insert
+// rejects the empty address itself. The vector's lock is held during the call. Call OnInsert before
+// others use the vector.
 func (v *AV) OnInsert(check func(fabric.Addr) error) { v.check = check }
 
 // Insert adds addresses; see fabric.AV.
@@ -81,7 +82,7 @@ func (v *AV) insert(a fabric.Addr) fabric.AVAddr {
 	return n
 }
 
-// number is one that is free.
+// number returns a free number.
 func (v *AV) number() fabric.AVAddr {
 	if last := len(v.free) - 1; last >= 0 {
 		n := v.free[last]
@@ -100,7 +101,7 @@ func (v *AV) number() fabric.AVAddr {
 	return fabric.AVAddr(v.used)
 }
 
-// Remove forgets a number; see fabric.AV.
+// Remove removes a number; see fabric.AV.
 func (v *AV) Remove(n fabric.AVAddr) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -117,7 +118,7 @@ func (v *AV) Remove(n fabric.AVAddr) error {
 	return nil
 }
 
-// Lookup is the address of a number; see fabric.AV.
+// Lookup returns the address of a number; see fabric.AV.
 func (v *AV) Lookup(n fabric.AVAddr) (fabric.Addr, error) {
 	table := v.table.Load()
 	if table == nil {
@@ -131,14 +132,14 @@ func (v *AV) Lookup(n fabric.AVAddr) (fabric.Addr, error) {
 	return "", fmt.Errorf("address %d is not in the address vector: %w", n, fabric.ErrInvalid)
 }
 
-// Find is the number of an address, 0 if it is not there.
+// Find returns the number of an address, or 0 if the vector does not have it.
 func (v *AV) Find(a fabric.Addr) fabric.AVAddr {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.numbers[a]
 }
 
-// Close frees the vector, or answers ErrBusy while an endpoint is bound.
+// Close frees the vector, or returns ErrBusy while an endpoint is bound.
 func (v *AV) Close() error {
 	return v.close(func() {
 		v.mu.Lock()

@@ -10,7 +10,7 @@ import (
 )
 
 // bindings counts the endpoints that a queue, a counter or an address vector is bound to. The
-// object closes only when there are none.
+// object cannot close while one is bound.
 type bindings struct {
 	object string // for errors
 
@@ -20,7 +20,7 @@ type bindings struct {
 	onClose func()
 }
 
-// Bind counts an endpoint that uses the object. ErrClosed if the object is closed. Close answers
+// Bind counts an endpoint that uses the object. ErrClosed if the object is closed. Close returns
 // ErrBusy until Unbind.
 func (b *bindings) Bind() error {
 	b.mu.Lock()
@@ -39,12 +39,12 @@ func (b *bindings) Unbind() {
 	b.mu.Unlock()
 }
 
-// OnClose sets what Close calls once the object is closed, such as Parent.Leave. It is set before
-// the object is given away.
+// OnClose sets a function that Close calls once the object is closed, such as Parent.Leave. Call it
+// before others use the object.
 func (b *bindings) OnClose(fn func()) { b.onClose = fn }
 
-// close runs end and the function of OnClose the first time, unless an endpoint is bound: then it
-// answers ErrBusy.
+// close runs end and the OnClose function, the first time only. It returns ErrBusy while an
+// endpoint is bound.
 func (b *bindings) close(end func()) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"mori/core/fabric"
 )
 
-// flagsOf are the flags that go with a kind of op.
+// flagsOf are the valid flags of each kind of op.
 var flagsOf = [...]fabric.OpFlags{
 	fabric.OpSend:          fabric.OpWantCQE | fabric.OpRemoteData | fabric.OpInject | fabric.OpFence | fabric.OpLevels,
 	fabric.OpRecv:          fabric.OpWantCQE,
@@ -26,9 +26,9 @@ func CheckOp(op *fabric.Op, lim *fabric.Limits) error {
 	return err
 }
 
-// CheckOpLen refuses an op that could not mean anything: ErrInvalid for kinds, lengths and counts,
-// ErrBadFlags, ErrMsgSize, ErrNoSys for atomics where lim has none. What only the target knows is
-// not looked at. n is op.Len.
+// CheckOpLen rejects invalid ops and returns op.Len. It returns ErrInvalid for kinds, lengths and
+// counts, ErrBadFlags, ErrMsgSize, and ErrNoSys for atomics if lim has none. It does not check what
+// only the target knows.
 func CheckOpLen(op *fabric.Op, lim *fabric.Limits) (n uint64, err error) {
 	if int(op.Kind) >= len(flagsOf) || flagsOf[op.Kind] == 0 {
 		return 0, fmt.Errorf("submit op of kind %d: %w", op.Kind, fabric.ErrInvalid)
@@ -51,7 +51,7 @@ func CheckOpLen(op *fabric.Op, lim *fabric.Limits) (n uint64, err error) {
 	return n, nil
 }
 
-// checkPlain checks what is no atomic.
+// checkPlain checks an op that is not an atomic.
 func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 	if op.Blocks != nil {
 		return op.Blocks.Bytes(), checkBlocks(op, lim)
@@ -72,8 +72,8 @@ func checkPlain(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 	return n, nil
 }
 
-// checkBlocks is checkPlain for an op of blocks, which by their making are of one size and within
-// 2^64.
+// checkBlocks is checkPlain for an op of blocks. Blocks.Set guarantees that they have one size and
+// stay within 2^64.
 func checkBlocks(op *fabric.Op, lim *fabric.Limits) error {
 	b := op.Blocks
 	switch {
@@ -108,7 +108,7 @@ func localLen(op *fabric.Op, lim *fabric.Limits) (uint64, error) {
 	return n, nil
 }
 
-// CheckPrivate refuses private data of a connection that is longer than limit.
+// CheckPrivate rejects private data of a connection that is longer than limit.
 func CheckPrivate(private []byte, limit int) error {
 	if len(private) > limit {
 		return fmt.Errorf("%d bytes of private data, limit is %d: %w", len(private), limit, fabric.ErrTooSmall)
@@ -116,7 +116,7 @@ func CheckPrivate(private []byte, limit int) error {
 	return nil
 }
 
-// badSeg finds a nil or wrapping segment.
+// badSeg reports whether a segment is nil or wraps around.
 func badSeg(s fabric.Seg) bool {
 	return s.Len != 0 && (s.Addr == 0 || s.Addr+s.Len < s.Addr)
 }

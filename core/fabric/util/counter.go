@@ -14,34 +14,35 @@ import (
 	"mori/core/fabric/util/internal/waitfd"
 )
 
-// A Counter is a complete fabric.Counter. Successes are counted without a lock. The lock is taken
-// only when a count reaches the threshold of a waiter.
+// A Counter is a complete fabric.Counter. It counts successes without a lock, and takes the lock
+// only when a count reaches a waiter's threshold.
 type Counter struct {
 	bindings
 	value atomic.Uint64
-	// next is the least threshold of a waiter, or noWaiter. A waiter lowers it before it looks at
-	// the value again, and a count loads it after it has changed the value. So one sees the other.
+	// next is the lowest threshold of a waiter, or noWaiter. A waiter lowers it before it reads the
+	// value again, and Count loads it after changing the value. So at least one of them sees the
+	// other.
 	next atomic.Uint64
 
 	unit fabric.CountUnit
 
 	mu      sync.Mutex
 	errs    uint64
-	known   uint64 // the errs that ReadErr has returned
+	known   uint64 // the number of errs that ReadErr has returned
 	waiters []*countWaiter
 	closed  bool
 
 	fd              waitfd.FD
-	fdValue, fdErrs uint64 // what TryWait saw last
+	fdValue, fdErrs uint64 // what the last TryWait saw
 }
 
 var _ fabric.Counter = (*Counter)(nil)
 
-// noWaiter is the threshold without a waiter.
+// noWaiter is the threshold when nobody waits.
 const noWaiter = math.MaxUint64
 
-// A countWaiter is a Wait that is parked. The goroutine that takes it off the list sets err and
-// closes done.
+// A countWaiter is a parked Wait. The goroutine that removes it from the list sets err and closes
+// done.
 type countWaiter struct {
 	threshold uint64
 	err       error
@@ -58,7 +59,7 @@ func NewCounter(unit fabric.CountUnit) (*Counter, error) {
 	return c, nil
 }
 
-// Count adds the success of an op that moved so many bytes.
+// Count adds the success of an op that moved this many bytes.
 func (c *Counter) Count(bytes uint64) {
 	n := uint64(1)
 	if c.unit == fabric.CountBytes {
@@ -70,7 +71,7 @@ func (c *Counter) Count(bytes uint64) {
 // CountErr adds a failure.
 func (c *Counter) CountErr() { _ = c.AddErr(1) }
 
-// reached wakes those who wait for a value up to v.
+// reached wakes the waiters whose threshold is at most v.
 func (c *Counter) reached(v uint64) {
 	if v >= c.next.Load() {
 		c.mu.Lock()
@@ -79,7 +80,8 @@ func (c *Counter) reached(v uint64) {
 	}
 }
 
-// wake ends the waits that are over, and fires the descriptor if a count has changed. With mu held.
+// wake ends the waits that are over, and signals the descriptor if a count has changed. The caller
+// holds mu.
 func (c *Counter) wake() {
 	if c.value.Load() != c.fdValue || c.errs != c.fdErrs {
 		c.fd.Fire()
@@ -95,7 +97,7 @@ func (c *Counter) wake() {
 	c.aim()
 }
 
-// aim sets next. With mu held.
+// aim sets next to the lowest threshold. The caller holds mu.
 func (c *Counter) aim() {
 	least := uint64(noWaiter)
 	if c.fd.Armed() {
@@ -107,7 +109,7 @@ func (c *Counter) aim() {
 	c.next.Store(least)
 }
 
-// verdict is how a Wait for threshold ends now, if it does. With mu held.
+// verdict reports whether a Wait for threshold is over, and its error. The caller holds mu.
 func (c *Counter) verdict(threshold uint64) (err error, over bool) {
 	switch {
 	case c.closed:
@@ -120,10 +122,10 @@ func (c *Counter) verdict(threshold uint64) (err error, over bool) {
 	return nil, false
 }
 
-// Read is the count of successes.
+// Read returns the number of successes.
 func (c *Counter) Read() uint64 { return c.value.Load() }
 
-// ReadErr is the count of failures, which Wait does not report again.
+// ReadErr returns the number of failures. Wait does not report these failures again.
 func (c *Counter) ReadErr() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,22 +133,22 @@ func (c *Counter) ReadErr() uint64 {
 	return c.errs
 }
 
-// Add adds to the count of successes.
+// Add adds to the number of successes.
 func (c *Counter) Add(n uint64) error {
 	return c.change(func() { c.value.Add(n) })
 }
 
-// Set sets the count of successes.
+// Set sets the number of successes.
 func (c *Counter) Set(v uint64) error {
 	return c.change(func() { c.value.Store(v) })
 }
 
-// AddErr adds to the count of failures.
+// AddErr adds to the number of failures.
 func (c *Counter) AddErr(n uint64) error {
 	return c.change(func() { c.errs += n })
 }
 
-// SetErr sets the count of failures. Those that ReadErr has returned are known.
+// SetErr sets the number of failures. Wait does not report again those that ReadErr has returned.
 func (c *Counter) SetErr(v uint64) error {
 	return c.change(func() { c.errs, c.known = v, min(c.known, v) })
 }
@@ -162,7 +164,7 @@ func (c *Counter) change(fn func()) error {
 	return nil
 }
 
-// Wait parks until there are threshold successes, or failures that are not known; see
+// Wait parks until there are threshold successes, or failures that ReadErr has not returned; see
 // fabric.Counter.
 func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	c.mu.Lock()
@@ -190,15 +192,15 @@ func (c *Counter) Wait(ctx context.Context, threshold uint64) error {
 	return w.err
 }
 
-// FD is the descriptor to wait on; see fabric.WaitObject. It is closed as a CQ's is.
+// FD returns the descriptor to wait on; see fabric.WaitObject. It is closed like a CQ's.
 func (c *Counter) FD() (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.fd.Descriptor(c.closed)
 }
 
-// TryWait is nil if both counts are as the last call saw them, and FD will report a change; see
-// fabric.WaitObject.
+// TryWait returns nil if neither count has changed since the last call. FD then reports the next
+// change; see fabric.WaitObject.
 func (c *Counter) TryWait() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +213,7 @@ func (c *Counter) TryWait() error {
 			return err
 		}
 		c.aim()
-		if !c.changed() { // a count that did not see next yet is seen here
+		if !c.changed() { // finds a change whose Count did not see next
 			return nil
 		}
 	}
@@ -220,7 +222,7 @@ func (c *Counter) TryWait() error {
 	return fabric.ErrAgain
 }
 
-// changed reports whether a count is not what it was at the last call. With mu held.
+// changed reports whether a count has changed since the last call. The caller holds mu.
 func (c *Counter) changed() bool {
 	value := c.value.Load()
 	was := value == c.fdValue && c.errs == c.fdErrs
@@ -228,7 +230,7 @@ func (c *Counter) changed() bool {
 	return !was
 }
 
-// Close frees the counter, or answers ErrBusy while an endpoint is bound.
+// Close frees the counter, or returns ErrBusy while an endpoint is bound.
 func (c *Counter) Close() error {
 	return c.close(func() {
 		c.mu.Lock()

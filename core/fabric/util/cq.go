@@ -11,20 +11,20 @@ import (
 	"mori/core/fabric/util/internal/waitfd"
 )
 
-// A Source keeps completions outside of the queue until somebody looks, such as in a ring that the
-// peer fills. It must be comparable.
+// A Source holds completions outside of the queue until a reader looks, for example in a ring that
+// the peer fills. It must be comparable.
 type Source interface {
-	// Drain moves what is there into the queue by TryPush, and leaves the rest when that answers
-	// false. It is called by several readers at once and without any lock of the queue.
+	// Drain moves its completions into the queue with TryPush, and keeps the rest once TryPush returns
+	// false. Several readers may call it at once, without a lock of the queue.
 	Drain()
 
-	// Arm reports that a reader is about to park (true) or has returned (false), for as many readers
-	// as there are. From Arm(true) on an arrival must lead to CQ.Wake; the queue drains once more
-	// after it.
+	// Arm reports that a reader is about to park (true) or has returned (false). There may be several
+	// readers. From Arm(true) on, every arrival must call CQ.Wake. The queue drains the source once
+	// more after Arm(true).
 	Arm(parking bool)
 }
 
-// A CQ is a bounded queue of completions: successes in order and errors among them.
+// A CQ is a bounded queue of completions: successes in order, with errors among them.
 type CQ struct {
 	bindings
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ type CQ struct {
 
 var _ fabric.CQ = (*CQ)(nil)
 
-// NewCQ makes a queue with places for size own ops, and for as many completions that peers cause.
+// NewCQ makes a queue with places for size of our ops and for as many completions that peers cause.
 func NewCQ(size int) (*CQ, error) {
 	if size < 1 || size > 1<<24 {
 		return nil, fmt.Errorf("open completion queue of %d entries, want 1 to %d: %w", size, 1<<24, fabric.ErrInvalid)
@@ -65,8 +65,7 @@ func NewCQ(size int) (*CQ, error) {
 	return q, nil
 }
 
-// Reserve takes n places for ops about to be accepted, all or none. ErrAgain if there are not as
-// many.
+// Reserve takes n places for ops before they are accepted, all or none. ErrAgain if fewer are free.
 func (q *CQ) Reserve(n int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -79,7 +78,8 @@ func (q *CQ) Reserve(n int) error {
 	return nil
 }
 
-// Unreserve gives n places back: ops that were not accepted, or that succeeded in silence.
+// Unreserve returns n places: of ops that were not accepted, or that succeeded without a
+// completion.
 func (q *CQ) Unreserve(n int) {
 	q.mu.Lock()
 	q.places.held -= n
@@ -104,8 +104,8 @@ func (q *CQ) PushErr(e fabric.ErrEntry) {
 	q.unlockAndWake()
 }
 
-// TryPush adds a completion that a peer caused, or reports that there is no place for it now. A
-// closed queue drops it.
+// TryPush adds a completion that a peer caused. It returns false if there is no place. A closed
+// queue drops the completion.
 func (q *CQ) TryPush(c fabric.Completion) bool {
 	q.mu.Lock()
 	if !q.closed {
@@ -121,8 +121,8 @@ func (q *CQ) TryPush(c fabric.Completion) bool {
 	return true
 }
 
-// unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if there is one,
-// and calls the hook.
+// unlockAndWake releases mu, wakes a parked reader and a waiter on the descriptor, if any, and
+// calls the hook.
 func (q *CQ) unlockAndWake() {
 	parked := q.parked
 	q.fd.Fire()
@@ -142,8 +142,8 @@ func (q *CQ) kick() {
 	}
 }
 
-// OnReady sets the hook that is called when there is something to read; see fabric.CQ. What a
-// Source keeps is not in the queue before somebody reads.
+// OnReady sets the hook, which the queue calls when there is something to read; see fabric.CQ. The
+// hook does not cover completions in a Source, which enter the queue only when someone reads.
 func (q *CQ) OnReady(fn func()) {
 	if fn == nil {
 		q.hook.Store(nil)
@@ -155,36 +155,35 @@ func (q *CQ) OnReady(fn func()) {
 	}
 }
 
-// Hooked reports whether OnReady's hook is set. A hook may read with locks of a provider held, so a
-// Source that takes such locks leaves what it has to others then.
+// Hooked reports whether OnReady has set a hook. A hook may read with locks of a provider held. So
+// while one is set, a Source that takes such locks leaves its completions to other readers.
 func (q *CQ) Hooked() bool { return q.hook.Load() != nil }
 
-// OnSpace makes the queue call fn, from a reader and without locks of its own, when there is a
-// place again after TryPush was refused. A reader may be OnReady's hook, and so a pusher, with the
-// locks that it holds: fn does no more than signal. remove ends that; a call under way may still be
-// running when it returns.
+// OnSpace sets a function that the queue calls when a place is free again after it refused a
+// TryPush. The reader calls fn, without locks of the queue. The reader may be OnReady's hook, and
+// thus a pusher that holds locks, so fn must only signal. remove removes fn; a call in progress may
+// still be running when it returns.
 func (q *CQ) OnSpace(fn func()) (remove func()) {
 	q.onSpace.add(&fn)
 	return func() { q.onSpace.remove(&fn) }
 }
 
-// AddSource makes the queue look into s, until RemoveSource. Readers that are parked now are woken
-// to arm it.
+// AddSource makes the queue drain s until RemoveSource. It wakes parked readers so that they arm s.
 func (q *CQ) AddSource(s Source) {
 	q.sources.add(s)
 	q.Wake() // after the list: a reader that parks finds s in it, or is woken
 }
 
-// RemoveSource forgets s. A reader that is in it may still be when RemoveSource returns.
+// RemoveSource removes s. A reader may still be using s when it returns.
 func (q *CQ) RemoveSource(s Source) { q.sources.remove(s) }
 
-// Wake makes a parked reader look into the sources again.
+// Wake makes a parked reader check the sources again.
 func (q *CQ) Wake() {
 	q.mu.Lock()
 	q.unlockAndWake()
 }
 
-// Signal wakes one Wait, now or the next to come.
+// Signal wakes one Wait: a current one, or else the next.
 func (q *CQ) Signal() error {
 	q.mu.Lock()
 	if q.closed {
@@ -200,7 +199,7 @@ func (q *CQ) Signal() error {
 	return nil
 }
 
-// Close frees the queue, or answers ErrBusy while an endpoint is bound. Unread entries are gone.
+// Close frees the queue and its unread entries, or returns ErrBusy while an endpoint is bound.
 func (q *CQ) Close() error {
 	var armed []Source
 	err := q.close(func() {

@@ -8,15 +8,15 @@ import (
 	"mori/core/fabric"
 )
 
-// What an entry of the ring is, and whose place it takes.
+// The kind of an entry, and which place it occupies.
 const (
 	entryOwn     = iota // success in a reserved place
-	entryErr            // error in a reserved place; its text is the head of errs
+	entryErr            // error in a reserved place; the first of errs
 	entryPassive        // success in a place of TryPush
 )
 
-// entries are the completions of a CQ that nobody has read: successes in order, and errors among
-// them. Guarded by CQ.mu, but for ready.
+// entries are the unread completions of a CQ: successes in order, with errors among them. Guarded
+// by CQ.mu, except ready.
 type entries struct {
 	ring    []fabric.Completion // length is a power of two
 	tags    []uint8
@@ -24,7 +24,7 @@ type entries struct {
 	tail    uint64 // next to fill
 	errs    []fabric.ErrEntry
 	overrun bool         // a provider pushed without Reserve
-	ready   atomic.Int64 // how many there are, to be read without the lock
+	ready   atomic.Int64 // the number of entries; read without the lock
 }
 
 func (e *entries) init(slots int) {
@@ -33,7 +33,7 @@ func (e *entries) init(slots int) {
 
 func (e *entries) empty() bool { return e.head == e.tail }
 
-// add reports whether c is in.
+// add appends c and reports whether there was room.
 func (e *entries) add(c fabric.Completion, tag uint8) bool {
 	if e.tail-e.head == uint64(len(e.ring)) {
 		e.overrun = true
@@ -46,10 +46,11 @@ func (e *entries) add(c fabric.Completion, tag uint8) bool {
 	return true
 }
 
-// failed reports whether the next entry, which there must be, is an error.
+// failed reports whether the next entry is an error. There must be one.
 func (e *entries) failed() bool { return e.tags[e.head&uint64(len(e.ring)-1)] == entryErr }
 
-// take moves successes up to the first error into dst: n of them, of which some are passive.
+// take moves successes up to the first error into dst. It returns their number, and how many are
+// passive.
 func (e *entries) take(dst []fabric.Completion) (n, passive int) {
 	mask := uint64(len(e.ring) - 1)
 	for n < len(dst) && e.head != e.tail && e.tags[e.head&mask] != entryErr {
@@ -64,7 +65,7 @@ func (e *entries) take(dst []fabric.Completion) (n, passive int) {
 	return n, passive
 }
 
-// takeErr moves the next entry, which failed, into out.
+// takeErr moves the next entry, which must be an error, into out.
 func (e *entries) takeErr(out *fabric.ErrEntry) {
 	*out = e.errs[0]
 	e.errs[0] = fabric.ErrEntry{}
@@ -75,11 +76,11 @@ func (e *entries) takeErr(out *fabric.ErrEntry) {
 	e.ready.Store(int64(e.tail - e.head))
 }
 
-// places are what a CQ has room for: size ops of the endpoints, and as many completions that peers
-// cause. Guarded by CQ.mu.
+// places are the capacity of a CQ: size for the endpoints' ops, and as many for completions that
+// peers cause. Guarded by CQ.mu.
 type places struct {
 	size    int
-	held    int // reserved: outstanding ops and unread entries
+	held    int // reserved: pending ops and unread entries
 	passive int // unread entries of TryPush
 	starved bool
 }
@@ -93,7 +94,7 @@ func (p *places) reserve(n int) bool {
 	return true
 }
 
-// full reports that TryPush has to be refused, and remembers that it was.
+// full reports whether TryPush has no place, and records the refusal.
 func (p *places) full() bool {
 	if p.passive < p.size {
 		return false
@@ -102,8 +103,8 @@ func (p *places) full() bool {
 	return true
 }
 
-// free gives back the places of n entries that were read. It reports whether TryPush, which was
-// refused, has room now.
+// free frees the places of n entries that were read. It reports whether there is room for a TryPush
+// that was refused.
 func (p *places) free(n, passive int) (room bool) {
 	p.held -= n - passive
 	p.passive -= passive

@@ -4,16 +4,16 @@ package util
 
 import "mori/core/fabric"
 
-// FD is the descriptor to wait on; see fabric.WaitObject. It is closed with the queue. If somebody
-// waits on it then, the waiter's next TryWait closes it.
+// FD returns the descriptor to wait on; see fabric.WaitObject. Closing the queue closes it. If a
+// program is waiting on it at that time, its next TryWait closes it.
 func (q *CQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.fd.Descriptor(q.closed)
 }
 
-// TryWait is nil if FD will report what comes next; see fabric.WaitObject. It consumes a Signal
-// once nothing else is there. Sources are armed by an answer of nil and until the next call.
+// TryWait returns nil if FD will report the next entry; see fabric.WaitObject. It consumes a Signal
+// if the queue is empty. The sources stay armed from a nil result until the next call.
 func (q *CQ) TryWait() error {
 	q.mu.Lock()
 	armed := q.fdSources
@@ -27,7 +27,7 @@ func (q *CQ) TryWait() error {
 		return err
 	}
 	err := q.fd.Arm()
-	sources := q.sources.all() // AddSource from here on fires
+	sources := q.sources.all() // from here on AddSource signals
 	q.mu.Unlock()
 	if err != nil || len(sources) == 0 {
 		return err
@@ -36,7 +36,7 @@ func (q *CQ) TryWait() error {
 	drain(sources)
 	q.mu.Lock()
 	if err = q.tryWait(); err == nil {
-		q.fdSources = sources // the next call arms what AddSource added meanwhile
+		q.fdSources = sources // the next call arms sources added meanwhile
 	}
 	q.mu.Unlock()
 	if err != nil {
@@ -45,7 +45,7 @@ func (q *CQ) TryWait() error {
 	return err
 }
 
-// tryWait is nil if there is nothing to read. With mu held.
+// tryWait returns nil if there is nothing to read. The caller holds mu.
 func (q *CQ) tryWait() error {
 	switch {
 	case q.closed:

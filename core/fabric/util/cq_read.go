@@ -27,7 +27,7 @@ func (q *CQ) emptyErr() error {
 	}
 }
 
-// take moves successes up to the first error into dst. It releases mu, which is held.
+// take moves successes up to the first error into dst. The caller holds mu; take releases it.
 func (q *CQ) take(dst []fabric.Completion) (int, error) {
 	e := &q.entries
 	var err error
@@ -60,7 +60,7 @@ func (q *CQ) take(dst []fabric.Completion) (int, error) {
 	return n, nil
 }
 
-// ReadErr pops the next error entry, or answers ErrAgain; see fabric.CQ.
+// ReadErr pops the next entry if it is an error, else returns ErrAgain; see fabric.CQ.
 func (q *CQ) ReadErr(e *fabric.ErrEntry) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -78,7 +78,7 @@ func (q *CQ) ReadErr(e *fabric.ErrEntry) error {
 	return nil
 }
 
-// Wait is Read that parks; see fabric.CQ.
+// Wait is a blocking Read; see fabric.CQ.
 func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	if n, err := q.Read(dst); err != fabric.ErrAgain {
 		return n, err
@@ -86,13 +86,14 @@ func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	q.mu.Lock()
 	q.parked++
 	q.mu.Unlock()
-	sources := q.sources.all() // AddSource from here on wakes
+	sources := q.sources.all() // from here on AddSource wakes this reader
 	arm(sources, true)
 	n, err := q.park(ctx, dst, &sources)
 	arm(sources, false)
 	q.mu.Lock()
 	q.parked--
-	// The wake that ended park may have been for one entry of several, or have come too late for it.
+	// The wake-up that ended park may have announced one entry of several, or come too late for its
+	// entry.
 	pass := q.parked > 0 && (!q.entries.empty() || q.signals > 0)
 	q.mu.Unlock()
 	if pass {
@@ -101,8 +102,8 @@ func (q *CQ) Wait(ctx context.Context, dst []fabric.Completion) (int, error) {
 	return n, err
 }
 
-// park looks and sleeps in turns. armed are the sources that know of this reader; it follows
-// changes of the list.
+// park checks the queue and sleeps, in turns. armed are the sources that this reader has armed;
+// park updates it when the list changes.
 func (q *CQ) park(ctx context.Context, dst []fabric.Completion, armed *[]Source) (int, error) {
 	for {
 		drain(*armed)

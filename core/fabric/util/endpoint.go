@@ -9,15 +9,15 @@ import (
 	"mori/core/fabric"
 )
 
-// An EndpointBase is what a provider's endpoint embeds: where it is in its life, and the queues
-// that it is bound to. The zero value is idle.
+// An EndpointBase is what a provider's endpoint embeds: its state, and the queues that it is bound
+// to. The zero value is idle.
 type EndpointBase struct {
 	State  State
 	Queues Queues
 	Setup  sync.Mutex // held while queues are bound and while the endpoint is enabled
 }
 
-// Configure runs bind if the endpoint is idle. One call runs at a time.
+// Configure runs bind if the endpoint is idle. Calls are serialized.
 func (e *EndpointBase) Configure(bind func() error) error {
 	e.Setup.Lock()
 	defer e.Setup.Unlock()
@@ -32,7 +32,7 @@ func (e *EndpointBase) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) erro
 	return e.Configure(func() error { return e.Queues.BindCQ(cq, dir, selective) })
 }
 
-// BindCounter makes c count events; see fabric.Endpoint.
+// BindCounter makes c count the given events; see fabric.Endpoint.
 func (e *EndpointBase) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
 	return e.Configure(func() error { return e.Queues.BindCounter(c, events) })
 }
@@ -45,7 +45,7 @@ func (e *EndpointBase) BindEQ(eq fabric.EQ) error {
 // Enable ends the configuration; see fabric.Endpoint.
 func (e *EndpointBase) Enable() error { return e.EnableWith(func() error { return nil }) }
 
-// EnableWith is Enable for an endpoint that opens something once its queues are bound. If open
+// EnableWith is Enable for an endpoint that opens a resource once its queues are bound. If open
 // fails, the endpoint stays idle.
 func (e *EndpointBase) EnableWith(open func() error) error {
 	return e.Configure(func() error {
@@ -59,18 +59,18 @@ func (e *EndpointBase) EnableWith(open func() error) error {
 	})
 }
 
-// A MsgBase is the EndpointBase of an endpoint that connects (EPMsg). Such an endpoint has one
-// peer, and thus neither an address vector nor a name.
+// A MsgBase is the EndpointBase of a connected endpoint (EPMsg). It has one peer, so it has neither
+// an address vector nor a name.
 type MsgBase struct{ EndpointBase }
 
-// BindAV refuses; see fabric.Endpoint.
+// BindAV returns an error; see fabric.Endpoint.
 func (e *MsgBase) BindAV(fabric.AV) error {
 	return e.Configure(func() error {
 		return fmt.Errorf("bind an address vector to an endpoint that connects: %w", fabric.ErrInvalid)
 	})
 }
 
-// Name refuses; see fabric.Endpoint.
+// Name returns an error; see fabric.Endpoint.
 func (e *MsgBase) Name() (fabric.Addr, error) {
 	if e.State.Configure() == fabric.ErrClosed {
 		return "", fabric.ErrClosed

@@ -11,8 +11,8 @@ import (
 	"mori/core/fabric/util/internal/waitfd"
 )
 
-// An EQ is a queue of connection events. An endpoint makes two at most, so what is bound bounds it:
-// it never overflows.
+// An EQ is a queue of connection events. An endpoint adds at most two, so the number of bound
+// endpoints bounds the queue, and it never overflows.
 type EQ struct {
 	bindings
 	mu     sync.Mutex
@@ -25,7 +25,7 @@ type EQ struct {
 
 var _ fabric.EQ = (*EQ)(nil)
 
-// NewEQ makes a queue with space for size events to begin with.
+// NewEQ makes a queue with initial space for size events.
 func NewEQ(size int) (*EQ, error) {
 	if size < 1 || size > 1<<20 {
 		return nil, fmt.Errorf("open event queue of %d entries, want 1 to %d: %w", size, 1<<20, fabric.ErrInvalid)
@@ -38,7 +38,7 @@ func NewEQ(size int) (*EQ, error) {
 	}, nil
 }
 
-// Push adds an event; a closed queue swallows it. A nil EQ is no queue.
+// Push adds an event. A closed queue drops it. On a nil EQ, Push does nothing.
 func (q *EQ) Push(e fabric.Event) {
 	if q == nil {
 		return
@@ -78,7 +78,7 @@ func (q *EQ) Read() (fabric.Event, error) {
 	return e, nil
 }
 
-// Wait is Read that parks; see fabric.EQ.
+// Wait is a blocking Read; see fabric.EQ.
 func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
 	for {
 		if e, err := q.Read(); err != fabric.ErrAgain {
@@ -93,14 +93,14 @@ func (q *EQ) Wait(ctx context.Context) (fabric.Event, error) {
 	}
 }
 
-// FD is the descriptor to wait on; see fabric.WaitObject. It is closed as a CQ's is.
+// FD returns the descriptor to wait on; see fabric.WaitObject. It is closed like a CQ's.
 func (q *EQ) FD() (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.fd.Descriptor(q.closed)
 }
 
-// TryWait is nil if FD will report what comes next; see fabric.WaitObject.
+// TryWait returns nil if FD will report the next event; see fabric.WaitObject.
 func (q *EQ) TryWait() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -115,7 +115,7 @@ func (q *EQ) TryWait() error {
 	return q.fd.Arm()
 }
 
-// Close frees the queue, or answers ErrBusy while an endpoint is bound.
+// Close frees the queue, or returns ErrBusy while an endpoint is bound.
 func (q *EQ) Close() error {
 	return q.close(func() {
 		q.mu.Lock()

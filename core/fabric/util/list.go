@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// A list holds what readers go through without a lock. A change replaces the slice that all
-// returns, and never modifies it.
+// A list holds elements that readers iterate over without a lock. A change replaces the slice that
+// all returns, and never modifies it.
 type list[T comparable] struct {
 	mu    sync.Mutex // held by changes
 	items atomic.Pointer[[]T]
@@ -36,7 +36,7 @@ func (l *list[T]) remove(v T) {
 	l.items.Store(&items)
 }
 
-// same compares two results of all.
+// same reports whether two results of all are the same list.
 func same[T any](a, b []T) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }

@@ -9,15 +9,15 @@ import (
 	"mori/core/fabric"
 )
 
-// A Parent counts what is open below an object, which closes only when that is nothing. The zero
-// value is open.
+// A Parent counts an object's open children. The object cannot close before them. The zero value is
+// open.
 type Parent struct {
 	mu       sync.Mutex
 	children int
 	closed   bool
 }
 
-// Adopt counts a child that is about to be made; ErrClosed, bare, if the parent is closed.
+// Adopt counts a child before it is made. It returns ErrClosed, unwrapped, if the parent is closed.
 func (p *Parent) Adopt() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,15 +28,15 @@ func (p *Parent) Adopt() error {
 	return nil
 }
 
-// Leave ends what Adopt began.
+// Leave undoes one Adopt.
 func (p *Parent) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.children--
 }
 
-// Close closes the parent, ErrBusy if a child is open, and reports whether it was this call that
-// did.
+// Close closes the parent, or returns ErrBusy if a child is open. first reports whether this call
+// closed it.
 func (p *Parent) Close() (first bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *Parent) Close() (first bool, err error) {
 	return true, nil
 }
 
-// own counts a new object as a child until it closes.
+// own counts a new object as a child until the object closes.
 func (p *Parent) own(child interface{ OnClose(func()) }) error {
 	if err := p.Adopt(); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (p *Parent) own(child interface{ OnClose(func()) }) error {
 	return nil
 }
 
-// A FabricBase is what a provider's fabric embeds: it counts children, and opens event queues.
+// A FabricBase is what a provider's fabric embeds. It counts children and opens event queues.
 type FabricBase struct{ Parent }
 
 // EQ opens an event queue; see fabric.Fabric.
@@ -74,13 +74,13 @@ func (f *FabricBase) EQ(size int) (fabric.EQ, error) {
 	return q, nil
 }
 
-// A DomainBase is what a provider's domain embeds: it counts children, and opens queues, counters
+// A DomainBase is what a provider's domain embeds. It counts children and opens queues, counters
 // and address vectors.
 type DomainBase struct {
 	Parent
 
-	// CheckAddr refuses an address that cannot be inserted into a vector; see AV.OnInsert. nil: takes
-	// every address. It is set before the domain is given away.
+	// CheckAddr rejects addresses that cannot be inserted into a vector; see AV.OnInsert. nil accepts
+	// every address. Set it before others use the domain.
 	CheckAddr func(fabric.Addr) error
 }
 

@@ -8,7 +8,7 @@ import (
 	"mori/core/fabric"
 )
 
-// Queues are the queues that an endpoint is bound to. The zero value is bound to none.
+// Queues are the queues that an endpoint is bound to. The zero value has none.
 type Queues struct {
 	Tx, Rx                   *CQ
 	TxSelective, RxSelective bool
@@ -17,7 +17,7 @@ type Queues struct {
 	counters [fabric.OpRemoteWrite + 1]*Counter // by kind of op; nil: not counted
 }
 
-// BindCQ is Endpoint.BindCQ but for the state.
+// BindCQ is Endpoint.BindCQ without the state check.
 func (q *Queues) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
 	c, ok := cq.(*CQ)
 	switch {
@@ -43,7 +43,7 @@ func (q *Queues) BindCQ(cq fabric.CQ, dir fabric.Dir, selective bool) error {
 	return nil
 }
 
-// BindEQ is Endpoint.BindEQ but for the state.
+// BindEQ is Endpoint.BindEQ without the state check.
 func (q *Queues) BindEQ(eq fabric.EQ) error {
 	e, ok := eq.(*EQ)
 	switch {
@@ -59,7 +59,7 @@ func (q *Queues) BindEQ(eq fabric.EQ) error {
 	return nil
 }
 
-// BindCounter is Endpoint.BindCounter but for the state.
+// BindCounter is Endpoint.BindCounter without the state check.
 func (q *Queues) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
 	k, ok := c.(*Counter)
 	switch {
@@ -85,7 +85,7 @@ func (q *Queues) BindCounter(c fabric.Counter, events fabric.CountEvents) error 
 	return nil
 }
 
-// count counts a success of this kind of op, if there is a counter for it.
+// count counts a success of this kind of op, if a counter is bound for it.
 func (q *Queues) count(kind fabric.OpKind, n uint64) {
 	if c := q.counters[kind]; c != nil {
 		c.Count(n)
@@ -99,7 +99,8 @@ func (q *Queues) countErr(kind fabric.OpKind) {
 	}
 }
 
-// Complete is nil if Enable may go on: ErrNoCQ without a completion queue for both directions.
+// Complete returns nil if Enable may proceed, or ErrNoCQ unless both directions have a completion
+// queue.
 func (q *Queues) Complete() error {
 	if q.Tx == nil || q.Rx == nil {
 		return fmt.Errorf("enable endpoint without a completion queue for both directions: %w", fabric.ErrNoCQ)
@@ -107,7 +108,7 @@ func (q *Queues) Complete() error {
 	return nil
 }
 
-// Unbind lets go of all of them, once the endpoint puts nothing in any more.
+// Unbind unbinds all queues. The endpoint must not add entries any more.
 func (q *Queues) Unbind() {
 	if q.Tx != nil {
 		q.Tx.Unbind()
@@ -125,8 +126,8 @@ func (q *Queues) Unbind() {
 	}
 }
 
-// Done ends op, which moved n bytes, well: with a completion if one is due, else in silence.
-// Counters count either way, and before the completion, so that who reads it finds it counted.
+// Done ends op, which moved n bytes, successfully. It pushes a completion if one is due. It always
+// counts the op, before the completion, so that a reader of the completion finds it counted.
 func (q *Queues) Done(op *fabric.Op, n uint64) {
 	if op.Flags&fabric.OpInject != 0 || q.TxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Tx.Unreserve(1)
@@ -143,8 +144,8 @@ func (q *Queues) Failed(op *fabric.Op, cause fabric.Errno, detail string) {
 	q.Tx.PushErr(fabric.ErrEntry{Completion: fabric.Completion{Ctx: op.Ctx, Kind: op.Kind}, Err: cause, Detail: detail})
 }
 
-// Received ends op, a receive that holds a place and was filled, well: with c if a completion is
-// due, else in silence. As in Done, counters count either way, and first.
+// Received ends op, a filled receive that holds a place, successfully. It pushes c if a completion
+// is due. Like Done, it always counts the op first.
 func (q *Queues) Received(op *fabric.Op, c fabric.Completion) {
 	if q.RxSelective && op.Flags&fabric.OpWantCQE == 0 {
 		q.Rx.Unreserve(1)

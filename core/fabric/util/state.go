@@ -9,7 +9,7 @@ import (
 	"mori/core/fabric"
 )
 
-// A State is where an endpoint stands in its life. The zero value is idle.
+// A State is an endpoint's state. The zero value is idle.
 //
 //	idle ──Enable──▶ enabled ──Connect──▶ connecting ──Connected──▶ connected ──Shut──▶ shut
 //	                    ▲                     │ ConnectFailed
@@ -27,10 +27,10 @@ const (
 
 var stateText = [...]string{"idle", "enabled", "connecting", "connected", "shut down", "closed"}
 
-// String is the state in words.
+// String returns the state as text.
 func (s *State) String() string { return stateText[s.v.Load()] }
 
-// Configure is nil while queues may be bound.
+// Configure returns nil while queues may be bound.
 func (s *State) Configure() error {
 	switch v := s.v.Load(); v {
 	case stateIdle:
@@ -84,7 +84,7 @@ func (s *State) Shut() bool { return s.v.CompareAndSwap(stateConnected, stateShu
 // Close goes to closed and reports whether this call did it.
 func (s *State) Close() bool { return s.v.Swap(stateClosed) != stateClosed }
 
-// Submit is nil if an op of this kind may be submitted now. The causes come bare.
+// Submit returns nil if an op of this kind may be submitted now. Its errors are unwrapped.
 func (s *State) Submit(kind fabric.OpKind) error {
 	switch s.v.Load() {
 	case stateConnected:
@@ -101,8 +101,8 @@ func (s *State) Submit(kind fabric.OpKind) error {
 	return fabric.ErrNotConn
 }
 
-// SubmitEarly is Submit for endpoints that take ops before they have a peer, and keep them: nil
-// from enabled to connected.
+// SubmitEarly is Submit for endpoints that accept and hold ops before they have a peer. It returns
+// nil in the states enabled to connected.
 func (s *State) SubmitEarly() error {
 	switch s.v.Load() {
 	case stateConnected, stateConnecting, stateEnabled:

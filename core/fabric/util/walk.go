@@ -4,15 +4,15 @@ package util
 
 import "mori/core/fabric"
 
-// A Walk runs along both sides of an op, which are cut differently, and yields the runs that are
-// whole on both. Lengths must agree, as CheckOp assures.
+// A Walk iterates over the bytes of an op, whose two sides may be split differently. It yields runs
+// that are contiguous on both sides. The lengths must be equal, which CheckOp guarantees.
 type Walk struct {
 	op        *fabric.Op
 	li, ri    int    // index of the segment: 0 is Seg, i is More[i-1]
-	loff, rof uint64 // bytes of it behind us
+	loff, rof uint64 // bytes of it that Next has returned
 }
 
-// NewWalk begins at the first byte of op.
+// NewWalk starts at the first byte of op.
 func NewWalk(op *fabric.Op) Walk { return Walk{op: op} }
 
 // Next returns the next run of n bytes at a local address and a remote address; false at the end.

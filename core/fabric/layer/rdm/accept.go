@@ -8,7 +8,7 @@ import (
 	"mori/core/fabric"
 )
 
-// An acceptor answers the peers that connect to an endpoint.
+// An acceptor handles connection requests of peers.
 type acceptor struct {
 	conns    *conns
 	listener fabric.Listener
@@ -29,7 +29,7 @@ func (a *acceptor) stop() {
 	}
 }
 
-// acceptAll answers each request for a connection in a goroutine of its own, maxHandshakes at once.
+// acceptAll handles each connection request in its own goroutine, up to maxHandshakes at once.
 func (a *acceptor) acceptAll() {
 	ctx := a.conns.ctx
 	for {
@@ -56,7 +56,7 @@ func (a *acceptor) acceptAll() {
 	}
 }
 
-// admit makes a conn of a request, or refuses it.
+// admit turns a request into a conn, or refuses it.
 func (a *acceptor) admit(req fabric.ConnReq) {
 	peer, err := parseHandshake(req.Private())
 	if err == nil {
@@ -67,7 +67,7 @@ func (a *acceptor) admit(req fabric.ConnReq) {
 	}
 }
 
-// refuse sends the peer the reason, as far as there is space.
+// refuse sends the peer the reason, truncated to the space for private data.
 func (a *acceptor) refuse(req fabric.ConnReq, why error) {
 	cfg := &a.conns.e.cfg
 	if !errors.Is(why, fabric.ErrClosed) {

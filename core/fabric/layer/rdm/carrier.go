@@ -7,18 +7,19 @@ import (
 	"mori/core/fabric/util/receive"
 )
 
-// A Carrier is a connected endpoint (EPMsg) that can serve an EPRDM endpoint, beside others of its
-// kind.
+// A Carrier is a connected endpoint (EPMsg) that can serve an EPRDM endpoint together with other
+// carriers.
 type Carrier interface {
 	fabric.Endpoint
 	fabric.Connector
 
-	// Carry is called once, in state idle. Messages then go into recv through a receive.Feed of the
-	// carrier's own, and its OpRecv and OpRemoteWrite completions have source's number. Receives are
-	// not submitted here. From Enable on, every other op may be submitted: those that come before the
-	// connection wait for it, Limits.TxSize of them. When the carrier ends, recv lives on.
+	// Carry is called once, in state idle. From then on the carrier delivers messages to recv through
+	// its own receive.Feed, and its OpRecv and OpRemoteWrite completions have source's number. Nobody
+	// submits receives here. Every other op may be submitted from Enable on. Up to Limits.TxSize ops
+	// wait for the connection. recv outlives the carrier.
 	Carry(recv *receive.Queue, source func() fabric.AVAddr)
 
-	// Abort ends a carrier that did not connect: ops that wait end with cause. It may still be closed.
+	// Abort ends a carrier that did not connect. Waiting ops end with cause. The carrier must still be
+	// closed.
 	Abort(cause error)
 }

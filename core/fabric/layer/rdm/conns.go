@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A conn is a carrier and the peer that it goes to.
+// A conn is a carrier and the address of its peer.
 type conn struct {
 	carrier  Carrier
 	peer     fabric.Addr
@@ -19,22 +19,22 @@ type conn struct {
 	retiring bool          // under conns.mu
 }
 
-// A counterBinding is repeated for each carrier.
+// A counterBinding is a BindCounter call to repeat for each carrier.
 type counterBinding struct {
 	counter fabric.Counter
 	events  fabric.CountEvents
 }
 
-// conns are the carriers of an Endpoint, from the first op or the first request of a peer until
-// they have ended, with the goroutines that connect, watch and retire them.
+// conns are the carriers of an Endpoint, with the goroutines that connect, watch and retire them. A
+// carrier exists from the first op to a peer, or its first request, until it has ended.
 type conns struct {
 	e         *Endpoint
 	counters  []counterBinding // until the endpoint is enabled
 	events    *util.EQ         // of the carriers
 	handshake []byte
-	routes    routes // to peers; read by Submit without mu
+	routes    routes // to peers; Submit reads it without mu
 
-	ctx    context.Context // ends with Close
+	ctx    context.Context // canceled by Close
 	cancel context.CancelFunc
 	busy   sync.WaitGroup // goroutines; grows with mu held and closed false
 
@@ -50,20 +50,20 @@ func (t *conns) init(e *Endpoint) {
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 }
 
-// start begins to watch the carriers, which report to events.
+// start starts to watch the carriers, which report to events.
 func (t *conns) start(events *util.EQ, handshake []byte) {
 	t.events, t.handshake = events, handshake
 	t.spawn(t.watch)
 }
 
-// close closes every carrier. stop is called when none is made any more.
+// close closes every carrier. It calls stop once no more carriers can be made.
 func (t *conns) close(stop func()) {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
 	t.cancel()
 	stop()
-	t.busy.Wait() // carriers that are left are connected, or aborted
+	t.busy.Wait() // the remaining carriers are connected, or aborted
 	var closing sync.WaitGroup
 	for _, c := range t.carriers {
 		closing.Add(1)
@@ -75,7 +75,7 @@ func (t *conns) close(stop func()) {
 	closing.Wait()
 }
 
-// spawn runs fn in a goroutine that close waits for, or reports that the endpoint is closed.
+// spawn runs fn in a goroutine that close waits for. It returns false if the endpoint is closed.
 func (t *conns) spawn(fn func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,11 +95,11 @@ func (t *conns) spawnLocked(fn func()) bool {
 	return true
 }
 
-// route is the conn for ops to peer, whose number is dest. It makes one if there is only
-// ended, which refused op, or nothing.
+// route returns the conn for ops to peer, whose number is dest. It makes one if there is none, or if
+// the only one is ended, which refused op.
 func (t *conns) route(dest fabric.AVAddr, peer fabric.Addr, op *fabric.Op, ended *conn) (*conn, error) {
 	if err := util.CheckOp(op, &t.e.cfg.Limits); err != nil {
-		return nil, err // nobody is dialed for that
+		return nil, err // an invalid op does not connect to the peer
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,7 +124,8 @@ func (t *conns) route(dest fabric.AVAddr, peer fabric.Addr, op *fabric.Op, ended
 	return c, nil
 }
 
-// accept makes a conn for the peer that asks. An error means that the request is not answered yet.
+// accept makes a conn for a peer's request. An error means that the request has not been answered
+// yet.
 func (t *conns) accept(peer fabric.Addr, req fabric.ConnReq) error {
 	c, err := t.accepting(peer)
 	if err != nil {
@@ -144,7 +145,7 @@ func (t *conns) accept(peer fabric.Addr, req fabric.ConnReq) error {
 	return nil
 }
 
-// accepting is a conn for the peer that asks, not connected yet.
+// accepting makes a conn for a requesting peer, not connected yet.
 func (t *conns) accepting(peer fabric.Addr) (*conn, error) {
 	if n := t.e.recv.Orphaned(); n > maxOrphaned {
 		return nil, fmt.Errorf("%d bytes of messages from closed connections wait for receives: %w", n, fabric.ErrBusy)
@@ -157,7 +158,7 @@ func (t *conns) accepting(peer fabric.Addr) (*conn, error) {
 	return t.open(peer)
 }
 
-// open makes an enabled carrier. With mu held.
+// open makes an enabled carrier. The caller holds mu.
 func (t *conns) open(peer fabric.Addr) (*conn, error) {
 	carrier, err := t.e.cfg.Carrier()
 	if err != nil {
@@ -173,7 +174,7 @@ func (t *conns) open(peer fabric.Addr) (*conn, error) {
 	return c, nil
 }
 
-// ready binds a carrier to what the endpoint is bound to, and enables it.
+// ready binds a carrier to the endpoint's queues, counters and events, and enables it.
 func (t *conns) ready(carrier Carrier) error {
 	q := &t.e.Queues
 	if err := carrier.BindCQ(q.Tx, fabric.DirTransmit, q.TxSelective); err != nil {
@@ -193,7 +194,8 @@ func (t *conns) ready(carrier Carrier) error {
 	return carrier.Enable()
 }
 
-// dial connects c once everything of the conn before it has ended, or ends the ops that wait in it.
+// dial connects c once the previous conn's ops have all ended. If that fails, it ends the ops that
+// wait in c.
 func (t *conns) dial(c *conn, after <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.e.cfg.DialTimeout)
 	defer cancel()
@@ -217,7 +219,7 @@ func (t *conns) connect(ctx context.Context, c *conn, after <-chan struct{}) err
 	return err
 }
 
-// whyNot is the error of ops that wait for a connection to peer.
+// whyNot returns the error of ops that wait for a connection to peer.
 func (t *conns) whyNot(ctx context.Context, peer fabric.Addr, err error) error {
 	switch {
 	case t.ctx.Err() != nil:
@@ -228,7 +230,7 @@ func (t *conns) whyNot(ctx context.Context, peer fabric.Addr, err error) error {
 	return fmt.Errorf("reach %s: %w", peer, err)
 }
 
-// watch retires the carriers whose connection ended.
+// watch retires the carriers whose connections have ended.
 func (t *conns) watch() {
 	for {
 		event, err := t.events.Wait(t.ctx)
@@ -246,16 +248,16 @@ func (t *conns) watch() {
 	}
 }
 
-// drop begins to retire c, whose connection ended or never was, if nobody has. With mu held. A
-// closed endpoint leaves c to Close.
+// drop starts to retire c, whose connection has ended or failed, unless that has begun already. The
+// caller holds mu. If the endpoint is closed, Close handles c.
 func (t *conns) drop(c *conn) {
 	if !c.retiring {
 		c.retiring = t.spawnLocked(func() { t.retire(c) })
 	}
 }
 
-// retire closes c and forgets it. The route stays until then, so that who takes its place knows
-// what to wait for.
+// retire closes c and removes it. The route stays until then, so that its successor can wait for
+// it.
 func (t *conns) retire(c *conn) {
 	_ = c.carrier.Close()
 	t.mu.Lock()

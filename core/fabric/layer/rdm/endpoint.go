@@ -14,24 +14,25 @@ import (
 )
 
 const (
-	// DialTimeout is Config.DialTimeout if that is 0.
+	// DialTimeout is the default of Config.DialTimeout.
 	DialTimeout = 5 * time.Second
-	// maxOrphaned bounds the messages that wait for receives and whose connection has ended.
+	// maxOrphaned bounds the bytes of messages that wait for receives after their connection has
+	// ended.
 	maxOrphaned = 16 << 20
-	// maxHandshakes bounds the connections that are being accepted at once; more wait in the listener.
+	// maxHandshakes bounds the concurrent handshakes; further requests wait in the listener.
 	maxHandshakes = 16
 )
 
-// A Config is what a provider gives an Endpoint.
+// A Config is what a provider passes to New.
 type Config struct {
 	Carrier func() (Carrier, error)         // makes an idle EPMsg of the domain
 	Listen  func() (fabric.Listener, error) // at Info.Src
 	Limits  fabric.Limits
-	Log     *slog.Logger // takes a line for each connection that is refused; nil: slog.Default()
+	Log     *slog.Logger // gets a line for each refused connection; nil: slog.Default()
 	Leave   func()       // called once, when the endpoint has closed
 
 	// DialTimeout bounds how long ops wait for a connection to their peer, and how long a peer's
-	// takes. 0: DialTimeout.
+	// handshake may take. 0: the constant DialTimeout.
 	DialTimeout time.Duration
 }
 
@@ -68,13 +69,13 @@ func New(cfg Config) *Endpoint {
 	return e
 }
 
-// BindCounter makes c count events; see fabric.Endpoint.
+// BindCounter makes c count the given events; see fabric.Endpoint.
 func (e *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) error {
 	return e.Configure(func() error {
 		if err := e.Queues.BindCounter(c, events); err != nil {
 			return err
 		}
-		// Receives end in the queue that carriers share.
+		// The queue that the carriers share counts receives.
 		if sent := events &^ fabric.CountRecv; sent != 0 {
 			e.conns.counters = append(e.conns.counters, counterBinding{c, sent})
 		}
@@ -82,7 +83,7 @@ func (e *Endpoint) BindCounter(c fabric.Counter, events fabric.CountEvents) erro
 	})
 }
 
-// BindAV makes av the meaning of Op.Dest and Completion.Src; see fabric.Endpoint.
+// BindAV sets the address vector of Op.Dest and Completion.Src; see fabric.Endpoint.
 func (e *Endpoint) BindAV(av fabric.AV) error {
 	return e.Configure(func() error {
 		v, ok := av.(*util.AV)
@@ -110,7 +111,7 @@ func (e *Endpoint) Enable() error {
 	})
 }
 
-// listen takes the endpoint's name and starts its goroutines.
+// listen opens the listener, which gives the endpoint its name, and starts the goroutines.
 func (e *Endpoint) listen() error {
 	events, err := util.NewEQ(16)
 	if err != nil {
@@ -131,7 +132,7 @@ func (e *Endpoint) listen() error {
 	return nil
 }
 
-// Name is the listener's address; see fabric.Endpoint.
+// Name returns the listener's address; see fabric.Endpoint.
 func (e *Endpoint) Name() (fabric.Addr, error) {
 	if err := e.State.SubmitEarly(); err != nil {
 		return "", err

@@ -11,12 +11,12 @@ import (
 	"mori/core/fabric"
 )
 
-// A handshake is the private data of a connection: handshakeMark, then the name of who asks. The
-// last byte of the mark is the version.
+// A handshake is the private data of a connection: handshakeMark, then the name of the dialing
+// endpoint. The last byte of the mark is the version.
 const handshakeMark = "rdm\x01"
 
-// makeHandshake is the handshake of an endpoint of this name. ErrTooSmall if it does not fit into
-// limit bytes.
+// makeHandshake returns the handshake of an endpoint with this name. ErrTooSmall if it is longer
+// than limit bytes.
 func makeHandshake(name fabric.Addr, limit int) ([]byte, error) {
 	handshake := append([]byte(handshakeMark), name...)
 	if len(handshake) > limit {
@@ -25,8 +25,7 @@ func makeHandshake(name fabric.Addr, limit int) ([]byte, error) {
 	return handshake, nil
 }
 
-// parseHandshake is the inverse of makeHandshake. The bytes come from outside: any input is
-// answered, none trusted.
+// parseHandshake is the inverse of makeHandshake. The bytes are untrusted: any input is safe.
 func parseHandshake(b []byte) (fabric.Addr, error) {
 	name, ok := strings.CutPrefix(string(b), handshakeMark)
 	if !ok {

@@ -8,14 +8,14 @@ import (
 	"mori/core/fabric"
 )
 
-// A routes is the way from a peer's number to its conn, as far as ops went there. What it says may
-// be old: the number may be another peer's by now, which conn.peer shows, and the conn may have
-// ended, which its carrier says.
+// routes maps a peer's number to its conn, once ops have gone to the peer. An entry may be stale.
+// The number may belong to another peer by now, which conn.peer shows, or the conn may have ended,
+// which its carrier reports.
 type routes struct {
 	table atomic.Pointer[[]atomic.Pointer[conn]] // by number
 }
 
-// at is the conn of a number, nil if none is known.
+// at returns the conn of a number, or nil.
 func (r *routes) at(n fabric.AVAddr) *conn {
 	if t := r.table.Load(); t != nil && n < fabric.AVAddr(len(*t)) {
 		return (*t)[n].Load()
@@ -23,7 +23,7 @@ func (r *routes) at(n fabric.AVAddr) *conn {
 	return nil
 }
 
-// set makes c the conn of n, which an address vector gave out. One call at a time.
+// set sets the conn of n, a number of an address vector. Calls must be serialized.
 func (r *routes) set(n fabric.AVAddr, c *conn) {
 	t := r.table.Load()
 	if t == nil || n >= fabric.AVAddr(len(*t)) {
@@ -39,7 +39,7 @@ func (r *routes) set(n fabric.AVAddr, c *conn) {
 	(*t)[n].Store(c)
 }
 
-// forget takes c out. Not at the same time as set.
+// forget removes c. It must not run at the same time as set.
 func (r *routes) forget(c *conn) {
 	t := r.table.Load()
 	if t == nil {

@@ -10,10 +10,10 @@ import (
 	"mori/core/fabric/util"
 )
 
-// maxReroutes bounds how often one Submit finds that its route ended under it.
+// maxReroutes bounds how often one Submit retries because its route has ended.
 const maxReroutes = 3
 
-// Submit hands each run of ops to one peer to its carrier; see fabric.Endpoint.
+// Submit passes each run of ops to the same peer to its carrier; see fabric.Endpoint.
 func (e *Endpoint) Submit(ops []fabric.Op) (int, error) {
 	if err := e.State.SubmitEarly(); err != nil {
 		return 0, err
@@ -28,7 +28,7 @@ func (e *Endpoint) Submit(ops []fabric.Op) (int, error) {
 	return len(ops), nil
 }
 
-// submitRun takes a receive, or ops from the front that go to the same peer.
+// submitRun submits one receive, or the leading ops that go to the same peer.
 func (e *Endpoint) submitRun(ops []fabric.Op) (int, error) {
 	if ops[0].Kind == fabric.OpRecv {
 		if err := e.post(&ops[0]); err != nil {
@@ -48,14 +48,14 @@ func (e *Endpoint) post(op *fabric.Op) error {
 		return err
 	}
 	err := e.recv.Post(op)
-	if err == fabric.ErrCanceled { // Close came between
+	if err == fabric.ErrCanceled { // Close ran in between
 		return fabric.ErrClosed
 	}
 	return err
 }
 
-// send hands ops to the carrier of dest. It may take a part without an error, when the route ends
-// meanwhile.
+// send submits ops to the carrier of dest. It may submit only a part and return no error, if the
+// route ends meanwhile.
 func (e *Endpoint) send(dest fabric.AVAddr, ops []fabric.Op) (int, error) {
 	peer, err := e.av.Lookup(dest)
 	if err != nil {

@@ -11,11 +11,11 @@ import (
 	"mori/core/internal/sys"
 )
 
-// MaxBytes is the bytes of one atomic op of providers that use Execute.
+// MaxBytes is the largest atomic op of a provider that uses Execute, in bytes.
 const MaxBytes = 4096
 
-// Query answers fabric.AtomicQuerier for providers that use Execute, which has every op that means
-// anything.
+// Query implements fabric.AtomicQuerier for providers that use Execute, which supports every valid
+// op.
 func Query(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (count int, err error) {
 	if !fabric.AtomicValid(kind, op, t) {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
@@ -23,28 +23,27 @@ func Query(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (count int
 	return MaxBytes / t.Size(), nil
 }
 
-// Aligned reports whether addr is where an element of type t may be: at a multiple of its
-// size.
+// Aligned reports whether addr is aligned for an element of type t, that is, to its size.
 func Aligned(addr uint64, t fabric.DataType) bool { return addr&uint64(t.Size()-1) == 0 }
 
-// Execute applies an op that CheckOp found good to the memory at addr, which Aligned found
-// good, and whose bounds and rights were checked. operand may be nil for AtomicRead, result for
-// OpAtomic; compare is for OpCompareAtomic. All that is given is equally long and overlaps with
-// nothing.
+// Execute applies an atomic op to the memory at addr. The caller has checked the op (CheckOp), the
+// alignment (Aligned), bounds and rights. operand may be nil for AtomicRead, result for OpAtomic;
+// compare is for OpCompareAtomic. All slices have the same length and do not overlap.
 //
-// Each element is one atomic step, an op of several is not. Elements of 4 and 8 bytes change by the
-// CPU's own atomics, and may be used with those by anybody. Others are atomic among the calls of
-// Execute of this process only, and so is memory that is used with types of different sizes not at
-// all. AtomicRead writes nothing at addr.
+// Each element is updated atomically, but the op as a whole is not atomic. Elements of 4 and 8
+// bytes use the CPU's atomics, so any other code may use those on the same memory. Elements of
+// other sizes are atomic only among the calls of Execute in this process. Accesses to the same
+// memory with types of different sizes are not atomic to each other. AtomicRead writes nothing at
+// addr.
 //
-// Comparisons are Go's: NaN is less than, greater than and equal to nothing, so that min and max
-// leave what is there if one of both is NaN; the zeros are equal.
+// Comparisons follow Go: NaN is not less than, greater than or equal to anything, so min and max
+// keep the target's value if either is NaN. The two zeros are equal.
 func Execute(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType, addr uint64, operand, compare, result []byte) {
 	if op == fabric.AtomicRead {
 		operand = result
 	}
 	if kind != fabric.OpCompareAtomic {
-		compare = operand // not looked at
+		compare = operand // ignored
 	}
 	if t == fabric.Complex128 {
 		execute128(op, addr, operand, compare, result)
@@ -59,12 +58,12 @@ func Execute(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType, addr uin
 	}
 }
 
-// element applies op to the element at addr and returns what was there.
+// element applies op to the element at addr and returns the previous value.
 func element(op fabric.AtomicOp, t fabric.DataType, size int, addr, v, c uint64) uint64 {
 	switch size {
 	case 8:
 		if op == fabric.AtomicSum && t.Integer() {
-			return sys.Add64(addr, v) - v // does not start over when others are at the same word
+			return sys.Add64(addr, v) - v // needs no retry loop under contention
 		}
 		for {
 			x := sys.Load64(addr)
@@ -110,8 +109,8 @@ func element128(op fabric.AtomicOp, addr uint64, v, c complex128) complex128 {
 	return x
 }
 
-// stripes are the locks of elements that the CPU does not change in one step, by address, each in a
-// cache line of its own.
+// stripes are locks for the elements that the CPU cannot update atomically, chosen by address, each
+// in its own cache line.
 var stripes [64]struct {
 	sync.Mutex
 	_ [56]byte
@@ -124,7 +123,7 @@ func lock(addr uint64) *sync.Mutex {
 	return mu
 }
 
-// load is the element of size bytes, at most 8, in front of b.
+// load returns the element of size bytes, at most 8, at the start of b.
 func load(b []byte, size int) uint64 {
 	switch size {
 	case 8:
@@ -137,7 +136,7 @@ func load(b []byte, size int) uint64 {
 	return uint64(b[0])
 }
 
-// store is the reverse.
+// store is the inverse of load.
 func store(b []byte, size int, v uint64) {
 	switch size {
 	case 8:

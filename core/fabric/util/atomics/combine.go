@@ -17,9 +17,9 @@ type float interface{ float32 | float64 }
 
 type complexNumber interface{ complex64 | complex128 }
 
-// combine is what op makes of x, which is there, the operand v, and c, which is compared with. All
-// are elements of type t, of up to 8 bytes, in the low bits; so is the result, above which anything
-// may be.
+// combine returns the result of op for the current value x, the operand v and the comparand c. All
+// are elements of type t, of up to 8 bytes, in the low bits. The bits of the result above the
+// element are undefined.
 func combine(op fabric.AtomicOp, t fabric.DataType, x, v, c uint64) uint64 {
 	switch t {
 	case fabric.Int8:
@@ -48,7 +48,7 @@ func combine(op fabric.AtomicOp, t fabric.DataType, x, v, c uint64) uint64 {
 	return x
 }
 
-// ofIntegers is combine for integers: ordered, and bits.
+// ofIntegers is combine for integers: ordered, and bitwise operations.
 func ofIntegers[T integer](op fabric.AtomicOp, x, v, c T) T {
 	switch op {
 	case fabric.AtomicBOr:
@@ -63,7 +63,7 @@ func ofIntegers[T integer](op fabric.AtomicOp, x, v, c T) T {
 	return ordered(op, x, v, c)
 }
 
-// ordered is combine for numbers of which one is less: common, and those that need that.
+// ordered is combine for types with an order: common, and the operations that need an order.
 func ordered[T integer | float](op fabric.AtomicOp, x, v, c T) T {
 	var take bool
 	switch op {
@@ -88,7 +88,7 @@ func ordered[T integer | float](op fabric.AtomicOp, x, v, c T) T {
 	return x
 }
 
-// common is combine for what all numbers have.
+// common is combine for the operations that all types have.
 func common[T integer | float | complexNumber](op fabric.AtomicOp, x, v, c T) T {
 	switch op {
 	case fabric.AtomicSum:
@@ -124,7 +124,8 @@ func truth[T integer | float | complexNumber](b bool) T {
 
 func float32of(x uint64) float32 { return math.Float32frombits(uint32(x)) }
 
-// A complex64 in a word has its real part in the low half, as memory has it on hosts that begin
+// A complex64 in a word has its real part in the low half. That is its layout in memory on
+// little-endian hosts, and mori supports no others.
 // with the low byte, and mori has no others.
 func complex64of(x uint64) complex64 { return complex(float32of(x), float32of(x>>32)) }
 

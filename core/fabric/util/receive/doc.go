@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package receive matches arriving messages with posted receives: a [Queue] holds the receives of
-// an endpoint, and messages come into it through one [Feed] for each connection.
+// Package receive matches arriving messages with posted receives. A [Queue] holds the receives of
+// an endpoint. Each connection has a [Feed], which brings its messages into the Queue.
 //
 // An endpoint owns its Queue, which is safe for concurrent use. Post, Take and Deliver do not
-// allocate, but for errors and for buffers that grow to their bound.
+// allocate, except for errors and for buffers that grow to their bound.
 package receive

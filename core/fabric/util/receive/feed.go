@@ -9,39 +9,40 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Feed is how the messages of one connection come into a Queue. A message takes part in two
-// ways:
+// A Feed brings the messages of one connection into a Queue. There are two ways:
 //
-//   - Take gives the oldest receive to a message whose bytes are about to arrive, to be filled in
-//     place; Filled or Failed ends it.
-//   - Otherwise Hold asks for room, the message is read into a buffer, and Deliver hands that over.
-//     If Hold says no, take nothing more from this peer until FeedConfig.Changed is called.
+//   - Take returns the oldest receive for a message whose bytes are about to arrive. The connection
+//     fills it in place, then calls Filled or Failed.
+//   - Otherwise Hold requests room. The connection reads the message into a buffer and passes it to
+//     Deliver. If Hold returns false, read nothing more from this peer until FeedConfig.Changed.
 //
-// The messages of a feed pass through one at a time: each Take or Hold is followed by its Filled,
+// A feed handles one message at a time: Filled, Failed, Deliver or Unhold must follow each Take or
+// Hold before the next one.
 // Failed, Deliver or Unhold before the next.
 type Feed struct {
 	r     *Queue
 	cfg   FeedConfig
-	held  uint64 // bytes of early messages and of what Hold promised
+	held  uint64 // bytes of early messages and of successful calls of Hold
 	waits bool   // in r.waiting
 	ended bool
 }
 
-// A FeedConfig is the connection's side of a Feed. The functions are called without locks of the
-// queue.
+// A FeedConfig configures a Feed. Its functions are called without locks of the queue, unless they
+// say otherwise.
 type FeedConfig struct {
-	// Room bounds the bytes of messages that wait for their receives.
+	// Room bounds the bytes of messages that wait for receives.
 	Room uint64
 
-	// Source is the peer's number for Completion.Src. It is called with the queue's lock held. nil: 0.
+	// Source returns the peer's number for Completion.Src. It is called with the queue's lock held.
+	// nil: 0.
 	Source func() fabric.AVAddr
 
-	// Changed is called, by the goroutine that posts a receive, after Take or Hold said no and now may
-	// say yes, when waiting messages of this feed were consumed, and when the queue ended. nil: nobody
-	// wants to know.
+	// Changed is called after Take or Hold failed and may succeed now, after waiting messages of this
+	// feed were consumed, and after the queue ended. The goroutine that posts a receive calls it. nil:
+	// no call.
 	Changed func()
 
-	// Placed is called when a message of Deliver with a token other than 0 is in the memory of a
+	// Placed is called when a message that Deliver got with a nonzero token is in the memory of a
 	// receive.
 	Placed func(token uint64)
 }
@@ -58,7 +59,7 @@ func (f *Feed) placed(token uint64) {
 	}
 }
 
-// wait makes the next change known. With mu held.
+// wait requests a call of Changed at the next change. The caller holds mu.
 func (f *Feed) wait() {
 	if !f.waits {
 		f.waits = true
@@ -66,7 +67,7 @@ func (f *Feed) wait() {
 	}
 }
 
-// drop gives room back. With mu held.
+// drop returns room. The caller holds mu.
 func (f *Feed) drop(n uint64) {
 	f.held -= n + messageCost
 	if f.ended && f.r.ended == 0 {
@@ -74,7 +75,7 @@ func (f *Feed) drop(n uint64) {
 	}
 }
 
-// Take pops the oldest posted receive. Without one, Changed will be called when there may be.
+// Take pops the oldest posted receive. If there is none, Changed is called once there may be one.
 func (f *Feed) Take() (op fabric.Op, ok bool) {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
@@ -85,8 +86,8 @@ func (f *Feed) Take() (op fabric.Op, ok bool) {
 	return f.r.posted.pop(), true
 }
 
-// Filled ends a receive of Take by a message of n bytes, of which as many as fit are in its memory:
-// ErrTruncated if that is not all.
+// Filled ends a receive that Take returned. The message had n bytes, and as many as fit are in the
+// receive's memory: ErrTruncated if that is not all of them.
 func (f *Feed) Filled(op *fabric.Op, n, data uint64, flags fabric.OpFlags) {
 	c := fabric.Completion{Ctx: op.Ctx, Kind: fabric.OpRecv, Flags: flags & fabric.OpRemoteData, Len: n}
 	if c.Flags != 0 {
@@ -104,11 +105,11 @@ func (f *Feed) Filled(op *fabric.Op, n, data uint64, flags fabric.OpFlags) {
 	f.r.q.Received(op, c)
 }
 
-// Failed ends a receive of Take with an error entry.
+// Failed ends a receive that Take returned with an error entry.
 func (f *Feed) Failed(op *fabric.Op, cause fabric.Errno, detail string) { f.r.fail(op, cause, detail) }
 
-// Hold promises room for an early message of n bytes, or says no; then Changed will be called when
-// it may say yes.
+// Hold reserves room for an early message of n bytes. If it returns false, Changed is called when
+// it may succeed.
 func (f *Feed) Hold(n uint64) bool {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
@@ -120,22 +121,22 @@ func (f *Feed) Hold(n uint64) bool {
 	return true
 }
 
-// Unhold gives up the promise of Hold(n): the message did not come.
+// Unhold releases the room of Hold(n) if the message did not arrive.
 func (f *Feed) Unhold(n uint64) {
 	f.r.mu.Lock()
 	f.drop(n)
 	f.r.mu.Unlock()
 }
 
-// Held is how much of the room is taken: the bytes of waiting messages and the fixed cost of each.
+// Held returns the room in use: the bytes of waiting messages and the fixed cost of each.
 func (f *Feed) Held() uint64 {
 	f.r.mu.Lock()
 	defer f.r.mu.Unlock()
 	return f.held
 }
 
-// Deliver hands over a message of Hold(len(bytes)). The bytes are the queue's from now on. With a
-// token other than 0, Placed will be called, perhaps before Deliver returns.
+// Deliver adds a message after Hold(len(bytes)). The queue owns the bytes from now on. If token is
+// not 0, Placed is called, perhaps before Deliver returns.
 func (f *Feed) Deliver(bytes []byte, data uint64, flags fabric.OpFlags, token uint64) {
 	r := f.r
 	m := message{f, bytes, data, flags, token}
@@ -156,8 +157,8 @@ func (f *Feed) Deliver(bytes []byte, data uint64, flags fabric.OpFlags, token ui
 	f.placed(token)
 }
 
-// End is the end of the connection. Messages that wait here whole stay; nothing of a message may be
-// under way. The functions of the FeedConfig may still be called.
+// End ends the connection's feed. Complete messages that wait here stay. No message may be partly
+// received. The functions of the FeedConfig may still be called.
 func (f *Feed) End() {
 	r := f.r
 	r.mu.Lock()
@@ -171,7 +172,7 @@ func (f *Feed) End() {
 	}
 }
 
-// fill copies m into the memory of op and ends op. With mu held.
+// fill copies m into the memory of op and ends op. The caller holds mu.
 func (f *Feed) fill(op *fabric.Op, m *message) {
 	err := sys.Guard(func() {
 		rest := m.bytes[copy(sys.Bytes(op.Seg.Addr, int(op.Seg.Len)), m.bytes):]

@@ -9,22 +9,22 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A Queue matches arriving messages with posted receives, both in order. Messages come through
-// Feeds, one for each connection; those of one feed keep their order. A message that comes before
-// its receive waits in memory of bounded size.
+// A Queue matches arriving messages with posted receives, both in order. Each connection brings its
+// messages through a Feed, which keeps their order. A message that arrives before its receive waits
+// in memory of bounded size.
 type Queue struct {
 	mu       sync.Mutex
 	posted   ring[fabric.Op]
 	early    ring[message]
-	waiting  []*Feed // were refused, and want to hear of change
-	orphaned uint64  // what feeds that ended still hold
+	waiting  []*Feed // feeds to notify of the next change
+	orphaned uint64  // bytes in use by feeds that have ended
 	ended    fabric.Errno
 
 	q     *util.Queues
 	limit int
 }
 
-// A message waits for its receive.
+// A message is a message that waits for its receive.
 type message struct {
 	feed  *Feed
 	bytes []byte
@@ -33,8 +33,8 @@ type message struct {
 	token uint64
 }
 
-// messageCost is what each waiting message counts beside its bytes, so that empty ones are bounded
-// too.
+// messageCost is added to the bytes of each waiting message, so that the number of empty messages
+// is bounded, too.
 const messageCost = 64
 
 // NewQueue makes a queue for up to limit posted receives. Completions go to q.Rx, which must be
@@ -43,11 +43,11 @@ func NewQueue(q *util.Queues, limit int) *Queue {
 	return &Queue{q: q, limit: limit}
 }
 
-// Feed adds a connection.
+// Feed adds a connection to the queue.
 func (r *Queue) Feed(cfg FeedConfig) *Feed { return &Feed{r: r, cfg: cfg} }
 
-// Post adds a receive that CheckOp found good, or completes it at once with the oldest early
-// message. ErrAgain if the queue or the CQ is full; after End its cause.
+// Post adds a receive that CheckOp has accepted, or completes it immediately with the oldest early
+// message. It returns ErrAgain if the queue or the CQ is full, and End's cause after End.
 func (r *Queue) Post(op *fabric.Op) error {
 	r.mu.Lock()
 	if r.ended != 0 || r.posted.len() >= r.limit {
@@ -75,7 +75,7 @@ func (r *Queue) Post(op *fabric.Op) error {
 	return nil
 }
 
-// unlockAndNotify releases mu and notifies the feeds that wait.
+// unlockAndNotify releases mu and notifies the waiting feeds.
 func (r *Queue) unlockAndNotify() {
 	var some [8]*Feed
 	notified := append(some[:0], r.waiting...)
@@ -89,8 +89,8 @@ func (r *Queue) unlockAndNotify() {
 	}
 }
 
-// Cancel ends the posted receives with this Ctx by ErrCanceled entries. One that a message is
-// filling is let alone.
+// Cancel ends the posted receives with this Ctx with ErrCanceled entries. It does not affect a
+// receive that a message is filling.
 func (r *Queue) Cancel(ctx uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,8 +103,8 @@ func (r *Queue) Cancel(ctx uint64) {
 	}
 }
 
-// End ends all posted receives with cause and drops the messages that wait; every later Post
-// answers cause.
+// End ends all posted receives with cause and drops the waiting messages. Every later Post returns
+// cause.
 func (r *Queue) End(cause fabric.Errno, detail string) {
 	r.mu.Lock()
 	if r.ended != 0 {
@@ -120,8 +120,8 @@ func (r *Queue) End(cause fabric.Errno, detail string) {
 	r.unlockAndNotify()
 }
 
-// Orphaned is how many bytes wait here whose feed has ended: to be bounded by the owner of the
-// feeds.
+// Orphaned returns the bytes of waiting messages whose feed has ended. The owner of the feeds must
+// bound them.
 func (r *Queue) Orphaned() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,8 @@ func (r *ring[T]) push(v T) {
 	r.tail++
 }
 
-// pop takes the oldest and lets go of what it points to.
+// pop removes the oldest element and clears its slot, so that the ring does not keep its memory
+// alive.
 func (r *ring[T]) pop() T {
 	var zero T
 	p := &r.items[r.head&uint(len(r.items)-1)]

@@ -11,17 +11,17 @@ import (
 	"mori/core/fabric"
 )
 
-// Imports holds the peers' regions that a domain imported, under handles that ops carry in
+// Imports holds the peers' regions that a domain has imported, by the handles that ops pass in
 // RSeg.Key.
 type Imports struct {
 	mu    sync.Mutex
-	free  []uint32 // slots to use again
+	free  []uint32 // slots for reuse
 	count int
 
 	slots atomic.Pointer[[]*importSlot] // replaced when it grows
 }
 
-// An importSlot is used by one region after another; gen counts them.
+// An importSlot holds one region after another. gen counts them.
 type importSlot struct {
 	gen uint32 // of the last user; under Imports.mu
 	cur atomic.Pointer[Remote]
@@ -34,7 +34,7 @@ func NewImports() *Imports {
 	return t
 }
 
-// Import adds the region that raw, a RegionKey's Raw, names.
+// Import adds the region that raw, the result of RegionKey.Raw, describes.
 func (t *Imports) Import(raw []byte) (*Remote, error) {
 	key, size, err := fabric.ParseRegionKey(raw)
 	if err != nil {
@@ -58,7 +58,8 @@ func (t *Imports) Import(raw []byte) (*Remote, error) {
 	return r, nil
 }
 
-// Lookup returns the region of a handle, nil if it is not or no longer valid. It takes no lock.
+// Lookup returns the region of a handle, or nil if the handle is not valid (any more). It takes no
+// lock.
 func (t *Imports) Lookup(handle uint64) *Remote {
 	slots := *t.slots.Load()
 	i := handle & 0xffffffff
@@ -71,15 +72,15 @@ func (t *Imports) Lookup(handle uint64) *Remote {
 	return nil
 }
 
-// Len is the number of imported regions.
+// Len returns the number of imported regions.
 func (t *Imports) Len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.count
 }
 
-// A Remote is a peer's region, addressed by offset. The size is what the key's bearer says; only
-// the target knows.
+// A Remote is a peer's region, addressed by offset. Its size comes from the key and is not
+// verified; only the target knows it.
 type Remote struct {
 	Region fabric.RegionKey
 	Size   uint64
@@ -90,13 +91,13 @@ type Remote struct {
 
 var _ fabric.RemoteMR = (*Remote)(nil)
 
-// Key is the handle.
+// Key returns the handle.
 func (r *Remote) Key() uint64 { return r.handle }
 
-// Base is 0: regions are addressed by offset.
+// Base returns 0, since regions are addressed by offset.
 func (r *Remote) Base() uint64 { return 0 }
 
-// Close makes the handle unknown. Ops that looked it up before are not disturbed.
+// Close invalidates the handle. Ops that have looked it up before are not affected.
 func (r *Remote) Close() error {
 	t := r.table
 	t.mu.Lock()

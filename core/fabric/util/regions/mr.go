@@ -20,11 +20,11 @@ type MR struct {
 	raw    []byte
 	desc   fabric.MRDesc // of device memory, else 0
 
-	users  atomic.Int64 // accesses under way, plus mrClosing
+	users  atomic.Int64 // accesses in progress, plus mrClosing
 	closed sync.Once
 	err    error
 	once   sync.Once
-	idle   chan struct{} // closed when closing and nobody is inside
+	idle   chan struct{} // closed when closing and no access is in progress
 }
 
 var (
@@ -42,14 +42,14 @@ func (m *MR) enter() bool {
 	return false
 }
 
-// Release ends what Acquire began.
+// Release ends the access that Acquire began.
 func (m *MR) Release() {
 	if m.users.Add(-1) == mrClosing {
 		m.once.Do(func() { close(m.idle) })
 	}
 }
 
-// Range returns the address of n bytes at offset off of the region, or ErrRange, bare.
+// Range returns the address of n bytes at offset off of the region, or ErrRange, unwrapped.
 func (m *MR) Range(off, n uint64) (addr uint64, err error) {
 	if off > m.buf.Len || n > m.buf.Len-off {
 		return 0, fabric.ErrRange
@@ -57,22 +57,23 @@ func (m *MR) Range(off, n uint64) (addr uint64, err error) {
 	return m.buf.Addr + off, nil
 }
 
-// Desc goes into Seg.MR of device memory. Host memory needs none: 0.
+// Desc returns the descriptor for Seg.MR of device memory. It is 0 for host memory, which needs
+// none.
 func (m *MR) Desc() fabric.MRDesc { return m.desc }
 
-// Raw is the region's key in portable form; see fabric.MR.
+// Raw returns the region's key in portable form; see fabric.MR.
 func (m *MR) Raw() []byte { return m.raw }
 
-// Key is the key that the region was registered with.
+// Key returns the key that the region was registered with.
 func (m *MR) Key() fabric.RegionKey { return m.key }
 
-// Buffer is the memory of the region.
+// Buffer returns the memory of the region.
 func (m *MR) Buffer() fabric.Buffer { return m.buf }
 
-// Access are the rights that the region grants.
+// Access returns the rights that the region grants.
 func (m *MR) Access() fabric.Access { return m.access }
 
-// Prefetch has the provider do now what it does at the first op that needs the region; see
+// Prefetch makes the provider prepare the region now instead of at the first op that needs it; see
 // fabric.Prefetcher.
 func (m *MR) Prefetch() error {
 	if m.table.ready == nil {
@@ -88,9 +89,9 @@ func (m *MR) Prefetch() error {
 	return nil
 }
 
-// Close revokes the region, calls grants in, and waits for accesses under way; see fabric.MR.
-// ErrTimeout if somebody holds on even after OnStuck: then the memory must not be reused. The id is
-// free again when Close returns nil.
+// Close revokes the region and its grants, and waits for accesses in progress; see fabric.MR. It
+// returns ErrTimeout if an access has not ended even after OnStuck. The memory must not be reused
+// then. The id is free again once Close has returned nil.
 func (m *MR) Close() error {
 	m.closed.Do(m.close)
 	return m.err

@@ -11,20 +11,20 @@ import (
 	"mori/core/fabric"
 )
 
-// closeGrace is how long MR.Close waits for accesses under way, before OnStuck and once more after
-// it.
+// closeGrace is how long MR.Close waits for accesses in progress, once before OnStuck and once
+// after it.
 const closeGrace = 5 * time.Second
 
-// An Table holds the registered regions of a domain.
+// A Table holds the registered regions of a domain.
 type Table struct {
 	mu     sync.RWMutex
 	byID   map[uint64]*MR
 	byDesc map[fabric.MRDesc]*MR // regions of device memory
-	descs  fabric.MRDesc         // the last that was given
+	descs  fabric.MRDesc         // the last one given out
 	device bool
 	revoke []func(id uint64)
 	stuck  []func(id uint64)
-	ready  func(mr *MR) error // see OnPrefetch; nil: nothing
+	ready  func(mr *MR) error // see OnPrefetch; nil: no function
 
 	grace time.Duration
 }
@@ -34,26 +34,26 @@ func NewTable() *Table {
 	return &Table{byID: make(map[uint64]*MR), byDesc: make(map[fabric.MRDesc]*MR), grace: closeGrace}
 }
 
-// TakeDevice makes Register take device memory, too. It is called before the first Register.
+// TakeDevice makes Register accept device memory, too. Call it before the first Register.
 func (t *Table) TakeDevice() { t.device = true }
 
-// TakesDevice reports whether Register takes device memory.
+// TakesDevice reports whether Register accepts device memory.
 func (t *Table) TakesDevice() bool { return t.device }
 
-// OnRevoke adds a function that MR.Close calls once the region answers nobody any more and before
-// it waits for accesses under way: here a provider calls its grants in. When it returns, no peer
-// may use a grant. Hooks are added before the first Register.
+// OnRevoke adds a function that MR.Close calls after the region has stopped accepting accesses and
+// before it waits for those in progress. A provider revokes its grants here: when the function
+// returns, no peer may use one. Call OnRevoke before the first Register.
 func (t *Table) OnRevoke(fn func(id uint64)) { t.revoke = append(t.revoke, fn) }
 
-// OnStuck adds a function that MR.Close calls when somebody holds the region for longer than the
-// grace time: here a provider disconnects that peer. Hooks are added before the first Register.
+// OnStuck adds a function that MR.Close calls when an access lasts longer than the grace period. A
+// provider disconnects the peer here. Call OnStuck before the first Register.
 func (t *Table) OnStuck(fn func(id uint64)) { t.stuck = append(t.stuck, fn) }
 
-// OnPrefetch sets what MR.Prefetch does with a region, which stays open meanwhile. It is set before
-// the first Register.
+// OnPrefetch sets the function that MR.Prefetch calls with a region, which stays open meanwhile.
+// Call OnPrefetch before the first Register.
 func (t *Table) OnPrefetch(fn func(mr *MR) error) { t.ready = fn }
 
-// Register adds a region. ErrNoKey if the id is taken, also by one that is being closed;
+// Register adds a region. ErrNoKey if the id is in use, also by a region that is being closed;
 // ErrNotSupported for device memory without TakeDevice.
 func (t *Table) Register(buf fabric.Buffer, access fabric.Access, key fabric.RegionKey) (*MR, error) {
 	switch {
@@ -77,8 +77,8 @@ func (t *Table) Register(buf fabric.Buffer, access fabric.Access, key fabric.Reg
 	return m, nil
 }
 
-// Device returns the region of device memory that a descriptor names, kept open until Release, or
-// nil if it is not or no longer registered.
+// Device returns the region of device memory that a descriptor names, or nil if the descriptor is
+// not valid (any more). The region stays open until Release.
 func (t *Table) Device(desc fabric.MRDesc) *MR {
 	t.mu.RLock()
 	m := t.byDesc[desc]
@@ -89,9 +89,9 @@ func (t *Table) Device(desc fabric.MRDesc) *MR {
 	return m
 }
 
-// Host returns a region of host memory that has all n bytes at addr, kept open until Release, or
-// nil without such a region: for providers that let devices at local memory, which needs no
-// descriptor.
+// Host returns a region of host memory that contains all n bytes at addr, or nil if there is none.
+// The region stays open until Release. It is for providers whose devices access local memory that
+// has no descriptor.
 func (t *Table) Host(addr, n uint64) *MR {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -104,16 +104,16 @@ func (t *Table) Host(addr, n uint64) *MR {
 	return nil
 }
 
-// Len is the number of regions, for a domain that must not close before them.
+// Len returns the number of regions. A domain must not close before its regions.
 func (t *Table) Len() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.byID)
 }
 
-// Acquire checks a peer's claim to a region and keeps it open until Release. An unknown id and a
-// wrong secret are both ErrNoKey, so that a peer cannot distinguish them. It is ErrAccess if the
-// region does not grant all of want. The causes come bare.
+// Acquire checks a peer's key and keeps the region open until Release. It returns ErrNoKey for both
+// an unknown id and a wrong secret, so that a peer cannot distinguish them. It returns ErrAccess if
+// the region does not grant all of want. The errors are unwrapped.
 func (t *Table) Acquire(key fabric.RegionKey, want fabric.Access) (*MR, error) {
 	t.mu.RLock()
 	m := t.byID[key.ID]
