@@ -31,13 +31,13 @@ type dialer struct {
 	left    func(transfer.Path, []*transfer.Transfer)
 }
 
-// open tries the route's transports, those that broke lately after the others, and keeps the reason
-// of each that does not work.
+// open tries the route's transports, those that broke lately after the others. It keeps the reason
+// why each failed.
 func (d *dialer) open(ctx context.Context, r *backend.Route, w *message.Welcome) (*path.Path, error) {
 	return d.openWith(ctx, d.healthyFirst(r.Transports), r, w)
 }
 
-// healthyFirst is the order in which transports are tried: those that broke lately come last.
+// healthyFirst returns the transports in the order to try them: those that broke lately come last.
 func (d *dialer) healthyFirst(all []*transport.Transport) []*transport.Transport {
 	var healthy, broken []*transport.Transport
 	for _, tr := range all {
@@ -82,7 +82,7 @@ func (d *dialer) openWith(ctx context.Context, all []*transport.Transport, r *ba
 	return nil, fmt.Errorf("open a path to %q: %v: %w", d.desc.Key, reasons, last)
 }
 
-// connect makes a path of a new endpoint of tr.
+// connect opens a path with a new endpoint of tr.
 func (d *dialer) connect(ctx context.Context, r *backend.Route, tr *transport.Transport, to fabric.Addr,
 	w *message.Welcome, reasons []string) (*path.Path, error) {
 	var q *path.Path // set when ready is closed, unless connecting failed
@@ -114,13 +114,13 @@ func (d *dialer) connect(ctx context.Context, r *backend.Route, tr *transport.Tr
 	return q, nil
 }
 
-// maxBusy is how often a client tries again whose peer says that it is busy. The attempts take 8 s
-// at least, so that a deadline of 5 s ends them first.
+// maxBusy is how often a client retries if its peer is busy. The attempts take at least 8 s, so
+// that a deadline of 5 s ends them first.
 const maxBusy = 24
 
-// dialData connects an endpoint. It tries again with back-off, as long as ctx allows: up to maxBusy
-// times if the peer is busy, and up to control.MaxEvictions times if it closes the connection
-// without an answer. Under a flood of connections a peer does so with the oldest.
+// dialData connects an endpoint. It retries with back-off until ctx is done: up to maxBusy times if
+// the peer is busy, and up to control.MaxEvictions times if the peer closes the connection without
+// an answer. A peer does that to its oldest connections when it receives too many.
 func dialData(ctx context.Context, ep fabric.Connector, to fabric.Addr, ticket []byte) (err error) {
 	var pause admission.Backoff
 	for attempt := 1; ; attempt++ {

@@ -10,8 +10,7 @@ import (
 	"mori/io/internal/transport"
 )
 
-// heal tries better transports again where a path runs on a lesser one, and closes paths that are
-// not in use.
+// heal retries better transports where a path uses a lesser one, and closes unused paths.
 func (p *Peer) heal(now time.Time) {
 	for r, q := range p.paths.open() {
 		if tr := p.due(r, q, now); tr != nil {
@@ -26,7 +25,7 @@ func (p *Peer) heal(now time.Time) {
 	}
 }
 
-// due is the transport to try again now instead of q's, if there is one.
+// due returns the transport to retry now instead of q's, nil if none is due.
 func (p *Peer) due(r *backend.Route, q *path.Path, now time.Time) *transport.Transport {
 	for _, tr := range r.Transports {
 		if tr == q.Transport() {
@@ -39,8 +38,7 @@ func (p *Peer) due(r *backend.Route, q *path.Path, now time.Time) *transport.Tra
 	return nil
 }
 
-// probe opens a path over tr, and puts it in the place of worse, which ends when its transfers
-// have.
+// probe opens a path over tr that replaces worse. It closes worse when its transfers have ended.
 func (p *Peer) probe(r *backend.Route, tr *transport.Transport, worse *path.Path) {
 	ctx, cancel := p.Limit(r.Backend.Config.ControlTimeout())
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// Hold parks t, which has its place in the order already, until g happens.
+// Hold parks t until g happens. t already has its place in the order.
 func (p *Peer) Hold(g *gate.Gate, t *transfer.Transfer) {
 	t.Hold(true)
 	if closed := p.Pending.Parked.Add(t); closed != nil {
@@ -22,7 +22,7 @@ func (p *Peer) Hold(g *gate.Gate, t *transfer.Transfer) {
 	p.config.Gates.Watch(g, gated{p, t})
 }
 
-// A gated transfer waits for a gate: the gate.Waiter.
+// A gated transfer waits for a gate. It implements gate.Waiter.
 type gated struct {
 	peer *Peer
 	t    *transfer.Transfer
@@ -30,7 +30,7 @@ type gated struct {
 
 func (w gated) Waits() bool { return w.peer.Pending.Parked.Has(w.t) }
 
-// Open lets the transfer begin, unless it has ended meanwhile.
+// Open starts the transfer, unless it has ended meanwhile.
 func (w gated) Open(err error) {
 	t := w.t
 	if !w.peer.Pending.Parked.Take(t) {
@@ -50,7 +50,7 @@ func (w gated) Open(err error) {
 	}
 }
 
-// AfterFailed is the error of a transfer for which a GPU could not be waited for.
+// AfterFailed returns the error of a transfer that could not wait for a GPU.
 func AfterFailed(err error) error {
 	return fmt.Errorf("the event or stream that the transfer waited for: %w (%w)", err, errs.ErrGPU)
 }

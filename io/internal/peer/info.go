@@ -2,7 +2,7 @@
 
 package peer
 
-// Info says how a peer is reached.
+// Info describes how a peer is reached.
 type Info struct {
 	Key      string     `json:"key"`
 	NodeID   string     `json:"node_id"`
@@ -12,7 +12,7 @@ type Info struct {
 	SilentMS int64      `json:"silent_ms"` // since the last sign of life; 0 without an open path
 }
 
-// PathInfo is an open path.
+// PathInfo describes an open path.
 type PathInfo struct {
 	Backend string   `json:"backend"`
 	Memory  string   `json:"memory"`  // of the pairs that use it: "host", "gpu" at an end, "any"

@@ -12,21 +12,22 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// A lease is how long a peer with open paths may give no sign of life. Then its paths are closed,
-// and their transfers go on over new ones, or wait: a host that lost its power or its cable sends
-// nothing that would end a connection. Signs of life are answers to a Beat of the control plane,
-// and progress of transfers. The engine's clock drives it, without Python and its lock.
+// A lease is how long a peer with open paths may show no sign of life. When it expires, the peer's
+// paths are closed, and their transfers move to new paths or wait. This detects a host that lost
+// its power or its cable: such a host sends nothing that would end a connection. Signs of life are
+// answers to a Beat of the control plane, and progress of transfers. The engine's clock drives the
+// lease, without Python and its GIL.
 type lease struct {
-	heard   atomic.Int64 // the last sign of life, ns since the epoch
-	asked   atomic.Int64 // the last beat
-	beating atomic.Bool  // one is under way
+	heard   atomic.Int64 // last sign of life, ns since the Unix epoch
+	asked   atomic.Int64 // last beat, ns since the Unix epoch
+	beating atomic.Bool  // a beat is pending
 }
 
-// beatsPerLease is how many beats may go unanswered.
+// beatsPerLease is the number of beats in the time of one lease.
 const beatsPerLease = 3
 
-// beat asks a peer with open paths for a sign of life when it is time, and closes the paths of one
-// that gave none for too long.
+// beat asks a peer with open paths for a sign of life when it is time. If the peer's lease has
+// expired, beat closes its paths.
 func (l *lease) beat(p *Peer, now time.Time) {
 	limit := p.config.Lease
 	paths := p.paths.open()
@@ -34,7 +35,7 @@ func (l *lease) beat(p *Peer, now time.Time) {
 		l.heard.Store(0)
 		return
 	}
-	l.heard.CompareAndSwap(0, now.UnixNano()) // a path was just made
+	l.heard.CompareAndSwap(0, now.UnixNano()) // a path was just opened
 	p.Pending.Order.Each(func(t *transfer.Transfer) {
 		if at, ok := t.Moved(); ok && at.UnixNano() > l.heard.Load() {
 			l.heard.Store(at.UnixNano())
@@ -64,7 +65,7 @@ func (l *lease) beat(p *Peer, now time.Time) {
 	})
 }
 
-// silent is how long the peer has given no sign of life, 0 without an open path.
+// silent returns the time since the peer's last sign of life, 0 without an open path.
 func (l *lease) silent() time.Duration {
 	if at := l.heard.Load(); at != 0 {
 		return time.Since(time.Unix(0, at))

@@ -10,19 +10,19 @@ import (
 	"mori/io/internal/path"
 )
 
-// Paths are those to one peer.
+// paths holds the paths to one peer.
 type paths struct {
 	mu      sync.Mutex
-	closed  error // why; nil while paths may be put
+	closed  error // the reason; nil while paths may be added
 	byRoute map[*backend.Route]*path.Path
-	old     []*path.Path // superseded, with transfers in flight
+	old     []*path.Path // superseded, with pending transfers
 
-	unended sync.WaitGroup // paths that are not closed to the end
+	unended sync.WaitGroup // paths that are not fully closed
 }
 
 func (s *paths) init() { s.byRoute = map[*backend.Route]*path.Path{} }
 
-// refuse lets no further path be put. The first reason counts.
+// refuse makes put reject further paths. The first reason is kept.
 func (s *paths) refuse(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -31,7 +31,7 @@ func (s *paths) refuse(reason error) {
 	}
 }
 
-// present returns the open path for r, if there is one.
+// present returns the open path for r, if one exists.
 func (s *paths) present(r *backend.Route) (*path.Path, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,7 +44,7 @@ func (s *paths) present(r *backend.Route) (*path.Path, error) {
 	return nil, nil
 }
 
-// put makes q the path of r, or returns why it may not be.
+// put makes q the path of r, or returns the reason why it may not.
 func (s *paths) put(r *backend.Route, q *path.Path) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *paths) put(r *backend.Route, q *path.Path) error {
 	return s.closed
 }
 
-// supersede puts q in the place of worse, which stays until its transfers have ended. It reports
+// supersede replaces worse by q. worse stays open until its transfers have ended. supersede reports
 // false if worse is not the path of r any more.
 func (s *paths) supersede(r *backend.Route, worse, q *path.Path) bool {
 	s.mu.Lock()
@@ -67,7 +67,7 @@ func (s *paths) supersede(r *backend.Route, worse, q *path.Path) bool {
 	return true
 }
 
-// remove takes the path of r out and returns it, nil if there is none.
+// remove removes the path of r and returns it, nil if none exists.
 func (s *paths) remove(r *backend.Route) *path.Path {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,7 +86,7 @@ func (s *paths) all() []*path.Path {
 	return append(out, s.old...)
 }
 
-// open are the present paths that are open, by route.
+// open returns the current open paths, by route.
 func (s *paths) open() map[*backend.Route]*path.Path {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +99,7 @@ func (s *paths) open() map[*backend.Route]*path.Path {
 	return out
 }
 
-// retired takes out the superseded paths whose transfers have ended, and returns the open ones.
+// retired removes the superseded paths whose transfers have ended, and returns the open ones.
 func (s *paths) retired() []*path.Path {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *paths) retired() []*path.Path {
 	return over
 }
 
-// closeAll closes all paths at once.
+// closeAll closes all paths concurrently.
 func (s *paths) closeAll(reason error) {
 	var wg sync.WaitGroup
 	for _, q := range s.all() {

@@ -20,21 +20,20 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// Config is what the peers of an engine have in common.
+// Config is shared by the peers of an engine.
 type Config struct {
 	Self     *control.Self
 	Hostname string
 	Reporter *transfer.Reporter
 	Gates    *gate.Set
-	HasXGMI  func() bool // there is an XGMI backend
+	HasXGMI  func() bool // whether an XGMI backend exists
 
-	Idle  time.Duration // a path that was not used for so long is closed; 0 = never
-	Lease time.Duration // how long a peer may show no sign of life; 0: forever
+	Idle  time.Duration // an unused path is closed after this time; 0 = never
+	Lease time.Duration // how long a peer may show no sign of life; 0 = forever
 	Pace  Pace          // of replays
 }
 
-// A Peer is a remote engine, or the engine itself, as one registration of it is known here. Safe
-// for concurrent use.
+// A Peer is one registration of a remote engine, or of the engine itself. Safe for concurrent use.
 type Peer struct {
 	Desc    descriptor.Engine
 	Pending *transfer.Pending
@@ -51,7 +50,7 @@ type Peer struct {
 	dial    serial.Mutex // held while a path is opened: one at a time
 }
 
-// New makes a peer known. It does no I/O.
+// New returns a peer. It does no I/O.
 func New(c *Config, d descriptor.Engine) *Peer {
 	p := &Peer{Desc: d, Pending: transfer.NewPending(d.Key, c.Reporter), config: c}
 	p.tasks.init()
@@ -72,7 +71,8 @@ func (p *Peer) SameNode() bool {
 	return p.Desc.NodeID == p.config.Self.NodeID
 }
 
-// Limit bounds one exchange with the peer's control plane, by the end of its registration as well.
+// Limit bounds one exchange with the peer's control plane by a timeout and by the end of the peer's
+// registration.
 func (p *Peer) Limit(timeout time.Duration) (context.Context, context.CancelFunc) {
 	return control.Limit(p.tasks.ctx, timeout)
 }
@@ -103,11 +103,11 @@ func (p *Peer) Path(ctx context.Context, r *backend.Route) (*path.Path, error) {
 	return q, nil
 }
 
-// Paths lists the paths to the peer, with those that are superseded.
+// Paths returns the paths to the peer, including superseded ones.
 func (p *Peer) Paths() []*path.Path { return p.paths.all() }
 
-// Why says why no better path of r than q is used: what was found when q was opened, what broke
-// since then, and what the provider says of how it moves bytes by now.
+// Why returns why no better path of r than q is used: the reasons found when q was opened, failures
+// since then, and how the provider currently moves bytes.
 func (p *Peer) Why(r *backend.Route, q *path.Path) []string {
 	opened, now := q.Reasons()
 	out := slices.Clone(opened)
@@ -123,7 +123,8 @@ func (p *Peer) Why(r *backend.Route, q *path.Path) []string {
 	return append(out, now...)
 }
 
-// Verify asks the peer whether d is registered there, so that a session is never born broken.
+// Verify asks the peer whether d is registered there, so that a session for an unknown region fails
+// at once.
 func (p *Peer) Verify(ctx context.Context, d *descriptor.Memory) error {
 	known, size, err := p.control.Region(ctx, d.Key())
 	switch {
@@ -139,7 +140,7 @@ func (p *Peer) Verify(ctx context.Context, d *descriptor.Memory) error {
 	return nil
 }
 
-// Replay has transfers that are on no path wait for one. old is the last path.
+// Replay moves transfers that are on no path to the next one. old is their last path.
 func (p *Peer) Replay(old transfer.Path, left []*transfer.Transfer) { p.replays.replay(old, left) }
 
 // ClosePath ends the path of one route.
@@ -149,12 +150,12 @@ func (p *Peer) ClosePath(r *backend.Route, reason error) {
 	}
 }
 
-// ClosePaths ends all paths at once, since each may have to wait for the same peer; the next
+// ClosePaths closes all paths concurrently, since each may have to wait for the same peer. The next
 // transfer opens new ones.
 func (p *Peer) ClosePaths(reason error) { p.paths.closeAll(reason) }
 
-// Tick is called regularly. It ends transfers past their deadline and checks for backlogs, paths
-// to retry or to close, and signs of life.
+// Tick is called regularly. It ends transfers past their deadline, submits backlogs, retries better
+// paths, closes unused ones, and checks for signs of life.
 func (p *Peer) Tick(now time.Time) {
 	p.Pending.Expire(now)
 	for _, q := range p.Paths() {
@@ -164,16 +165,16 @@ func (p *Peer) Tick(now time.Time) {
 	p.life.beat(p, now)
 }
 
-// Close ends the registration: nothing can be submitted to this peer any more, and what is in
-// flight fails. When it returns, no byte of the peer's answers can land on this side.
+// Close ends the registration: no more transfers can be submitted to this peer, and pending ones
+// fail. When Close returns, the peer's answers can write no more bytes to this process.
 func (p *Peer) Close(reason error) {
 	p.tasks.refuse(reason)
 	p.paths.refuse(reason)
 	p.Pending.Parked.Close(reason)
 	p.tasks.stop()
 	p.paths.closeAll(reason)
-	_ = p.dial.Lock(context.Background()) // the caller that opens a path meanwhile closes it again
-	p.paths.unended.Wait()                // for paths that had broken before, too
+	_ = p.dial.Lock(context.Background()) // a caller that is opening a path closes it again
+	p.paths.unended.Wait()                // includes paths that had broken before
 	p.dial.Unlock()
 	p.Pending.Parked.Fail(func(*transfer.Transfer) error { return reason })
 	p.control.Close()

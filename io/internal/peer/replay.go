@@ -13,14 +13,14 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// A Pace is how long to pause between attempts.
+// A Pace sets the pauses between attempts: the first, and the longest.
 type Pace struct{ First, Most time.Duration }
 
-// DefaultPace is an engine's, between two attempts to find a path, and before a transfer is sent
-// again that was replayed before.
+// DefaultPace is an engine's pace between two attempts to find a path, and between two replays of a
+// transfer.
 var DefaultPace = Pace{First: 20 * time.Millisecond, Most: time.Second}
 
-// after is the pause behind n attempts.
+// after returns the pause after n attempts.
 func (p Pace) after(n int32) time.Duration {
 	if n == 0 {
 		return 0
@@ -29,24 +29,24 @@ func (p Pace) after(n int32) time.Duration {
 }
 
 // MaxReplays is how often a transfer is moved to another path before it fails. With the back-off
-// that is 16 s of paths that break at once.
+// that takes 16 s if every path breaks immediately.
 const MaxReplays = 20
 
-// maxReturns is how often a peer is asked for a path before the transfers that wait for one fail,
-// also those without a deadline: after 95 s at least.
+// maxReturns is how often a replayer asks a peer for a path before the waiting transfers fail, even
+// those without a deadline. That takes at least 95 s.
 const maxReturns = 100
 
-// A replayer finds another path for what a closed path of a peer left undone, or was too late for.
-// Before it sends anything again, the peer confirms that it has closed its end, too: so no byte of
-// the old path can land behind a newer one.
+// A replayer finds another path for transfers that a closed path did not finish or did not start.
+// Before it sends anything again, the peer confirms that it has closed its end too. So no late byte
+// of the old path can overwrite a newer write.
 type replayer struct {
 	config  *Config
 	pending *transfer.Pending
 	tasks   *tasks
 }
 
-// replay returns at once. The transfers end by their deadline, when the peer turns out to be gone
-// for good, or when the registration of the peer ends.
+// replay returns immediately. The transfers end by their deadline, when the peer's process turns
+// out to have ended, or when the registration of the peer ends.
 func (r *replayer) replay(old transfer.Path, left []*transfer.Transfer) {
 	groups := map[int32][]*transfer.Transfer{} // by the number of replays, which sets the pause
 	for _, t := range left {
@@ -89,7 +89,7 @@ func (r *replayer) pause(d time.Duration) {
 	}
 }
 
-// run brings transfers to another path.
+// run moves transfers to another path.
 func (r *replayer) run(old transfer.Path, left []*transfer.Transfer) {
 	for attempt := int32(1); ; attempt++ {
 		left = r.pending.Parked.Still(left)
@@ -116,8 +116,8 @@ func (r *replayer) run(old transfer.Path, left []*transfer.Transfer) {
 	}
 }
 
-// resume starts the transfers on the present path of their pairs and returns those for which there
-// is none.
+// resume starts the transfers on the present path of their pairs. It returns those that found no
+// path.
 func (r *replayer) resume(left []*transfer.Transfer) ([]*transfer.Transfer, error) {
 	for i, t := range left {
 		pair := t.Pair()
@@ -131,8 +131,8 @@ func (r *replayer) resume(left []*transfer.Transfer) ([]*transfer.Transfer, erro
 	return nil, nil
 }
 
-// hopeless reports whether no later attempt can do better: the peer's process is gone, or is
-// another one, or is not registered any more.
+// hopeless reports whether retries are pointless: the peer's process has ended or was replaced, or
+// the peer is not registered any more.
 func (r *replayer) hopeless(err error) bool {
 	nobodyThere := errors.Is(err, errs.ErrUnreachable) && errors.Is(err, syscall.ECONNREFUSED)
 	if r.tasks.ctx.Err() != nil || nobodyThere {

@@ -4,15 +4,15 @@ package peer
 
 import "mori/io/internal/identity"
 
-// maxRetired bounds how many former incarnations an engine remembers: 2 MiB with short keys.
+// maxRetired limits how many former incarnations an engine remembers: 2 MiB with short keys.
 const maxRetired = 1 << 14
 
-// Retired are incarnations that were registered and are not to come back unless they are registered
-// again. The oldest are forgotten first. The mutex of their Table guards them.
+// retired holds incarnations that were registered and may not connect unless they are registered
+// again. The oldest are evicted first. The mutex of their Table guards them.
 type retired struct {
 	all  map[identity.ID]struct{}
 	age  []identity.ID // a ring once full
-	next int           // where the oldest is in a full ring
+	next int           // index of the oldest in a full ring
 }
 
 func (r *retired) add(who identity.ID) {

@@ -24,8 +24,8 @@ type Table struct {
 // NewTable returns a table without peers.
 func NewTable() *Table { return &Table{peers: map[string]*Peer{}} }
 
-// Registered returns the incarnation that is registered under key, if there is one that can prove
-// itself.
+// Registered returns the incarnation that is registered under key, if one is and it can prove its
+// identity.
 func (t *Table) Registered(key string) (who identity.ID, ok bool) {
 	p := t.Get(key)
 	if p == nil || p.Desc.Incarnation == 0 || p.Desc.PublicKey == (identity.PublicKey{}) {
@@ -40,14 +40,14 @@ func (t *Table) IsRegistered(who identity.ID) bool {
 	return ok && here == who
 }
 
-// Get returns the peer with this key, nil if there is none.
+// Get returns the peer with this key, nil if none is registered.
 func (t *Table) Get(key string) *Peer {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.peers[key]
 }
 
-// Put puts p in place of an earlier peer of the same key, which it returns.
+// Put registers p. It returns the earlier peer with the same key, nil if none.
 func (t *Table) Put(p *Peer) (old *Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -60,7 +60,7 @@ func (t *Table) Put(p *Peer) (old *Peer) {
 	return old
 }
 
-// PutFirst puts the peer that make returns, unless there is one with this key.
+// PutFirst registers the peer that make returns, unless a peer with this key exists.
 func (t *Table) PutFirst(key string, make func() *Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,8 +71,8 @@ func (t *Table) PutFirst(key string, make func() *Peer) {
 	}
 }
 
-// Admits returns why who may not connect, nil if it may: an engine that is not registered may, and
-// of one that is registered only the registered incarnation.
+// Admits returns why who may not connect, nil if it may. An engine with an unregistered key may
+// connect. Of a registered key, only the registered incarnation may.
 func (t *Table) Admits(who identity.ID) error {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -91,7 +91,7 @@ func (t *Table) Admits(who identity.ID) error {
 	return nil
 }
 
-// Remove takes a peer out of the table and returns it, nil if there is none.
+// Remove removes a peer from the table and returns it, nil if none is registered.
 func (t *Table) Remove(key string) (old *Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,7 +102,7 @@ func (t *Table) Remove(key string) (old *Peer) {
 	return old
 }
 
-// All lists the peers by key.
+// All returns the peers, sorted by key.
 func (t *Table) All() []*Peer {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -119,8 +119,8 @@ func (t *Table) All() []*Peer {
 	return out
 }
 
-// Open returns the records of transfers that have not ended, by peer, oldest first, at most n for
-// each, with where each stands.
+// Open returns the records and the stages of transfers that have not ended: by peer, oldest first,
+// at most n per peer.
 func (t *Table) Open(now time.Time, n int) (all []meter.Record, stages []string) {
 	for _, p := range t.All() {
 		records, where := p.Pending.Open(now, n)

@@ -7,19 +7,19 @@ import (
 	"sync"
 )
 
-// Tasks are the goroutines of one registration: replays, probes, beats and the sender of tags.
+// tasks runs the goroutines of one registration: replays, probes, beats and the sender of tags.
 type tasks struct {
 	ctx  context.Context // done when the registration ends
 	stop context.CancelFunc
 
 	mu      sync.Mutex
-	closed  error // why; nil while registered
+	closed  error // the reason; nil while registered
 	running sync.WaitGroup
 }
 
 func (s *tasks) init() { s.ctx, s.stop = context.WithCancel(context.Background()) }
 
-// spawn runs f in a goroutine that wait waits for. It reports false once tasks are refused.
+// spawn runs f in a goroutine that wait waits for. It reports false after refuse.
 func (s *tasks) spawn(f func()) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -34,7 +34,7 @@ func (s *tasks) spawn(f func()) bool {
 	return true
 }
 
-// refuse lets no further goroutine start. The first reason counts.
+// refuse makes spawn start no further goroutine. The first reason is kept.
 func (s *tasks) refuse(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,12 +43,12 @@ func (s *tasks) refuse(reason error) {
 	}
 }
 
-// reason returns why tasks are refused, nil while they are not.
+// reason returns why tasks are refused, nil while they are accepted.
 func (s *tasks) reason() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.closed
 }
 
-// wait waits for the goroutines. It is called after refuse.
+// wait waits for the goroutines. Call it after refuse.
 func (s *tasks) wait() { s.running.Wait() }

@@ -10,8 +10,8 @@ import (
 	"mori/io/internal/errs"
 )
 
-// locate finds the GPU that memory to be registered is on, nil for host memory, and refuses what
-// the drivers know better.
+// locate returns the GPU that memory to be registered is on, nil for host memory. It returns an
+// error if the GPU driver contradicts the request.
 func (q *Request) locate() (*device.Device, error) {
 	loc, ordinal := q.Location, q.Ordinal
 	if loc == descriptor.LocCPU && !q.AskDrivers {
@@ -29,7 +29,7 @@ func (q *Request) locate() (*device.Device, error) {
 	on := p.Device
 	switch {
 	case p.Kind == device.Managed && loc != descriptor.LocGPU:
-		return nil, nil // the host reaches it as well
+		return nil, nil // the host can access it as well
 	case loc == descriptor.LocCPU && p.Kind == device.OnDevice:
 		return nil, fmt.Errorf("as host memory, but it is memory of %v; register it with location GPU and device %d: %w", on, on.Ordinal, errs.ErrInvalid)
 	case p.Kind != device.OnDevice && p.Kind != device.Managed:
@@ -46,8 +46,8 @@ func (q *Request) locate() (*device.Device, error) {
 	return on, within(p, q.Addr, q.Size)
 }
 
-// within checks that a range does not leave its allocation. Virtual memory may be of several
-// mappings side by side, all of one device.
+// within returns an error if a range exceeds its allocation. Virtual memory may consist of adjacent
+// mappings, all of one device.
 func within(p device.Pointer, addr, size uint64) error {
 	for end := addr + size; p.Bytes > 0 && end > p.Base+p.Bytes; {
 		next, err := device.Lookup(p.Base + p.Bytes)

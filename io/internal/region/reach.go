@@ -11,8 +11,8 @@ import (
 	"mori/io/internal/descriptor"
 )
 
-// Unreached says why a GPU of this process does not reach a remote region on this host, "" if r and
-// remote are memory of two GPUs that reach each other, or of one.
+// Unreached returns why a GPU of this process cannot access a remote region on this host. It
+// returns "" if r and remote are memory of one GPU, or of two GPUs that reach each other.
 func (r *Region) Unreached(remote *descriptor.Memory) string {
 	if remote.DeviceBusID == "" {
 		return fmt.Sprintf("region %d of engine %q has no bus id, so its GPU is not known",
@@ -38,8 +38,8 @@ func (r *Region) Unreached(remote *descriptor.Memory) string {
 	return ""
 }
 
-// Link names what lies between the GPUs of r and of a remote region on this host, "" if there are
-// not two.
+// Link returns the connection between the GPUs of r and of a remote region on this host. It returns
+// "" if one of them is not GPU memory, or if this process does not see the remote GPU.
 func (r *Region) Link(remote *descriptor.Memory) string {
 	if r.device == nil || remote.Loc != descriptor.LocGPU {
 		return ""
@@ -58,7 +58,7 @@ func (r *Region) Link(remote *descriptor.Memory) string {
 	return reach.Link
 }
 
-// deviceAt is the GPU at a place on the bus, nil if this process does not see one there.
+// deviceAt returns the GPU at a PCI address, nil if this process does not see one there.
 func deviceAt(bus string) *device.Device {
 	all, err := device.Devices()
 	if err != nil {
@@ -72,8 +72,8 @@ func deviceAt(bus string) *device.Device {
 	return nil
 }
 
-// export puts the handle into d by which other processes of this host map its allocation. Memory
-// that has none, of a pool or of virtual mappings, goes other ways.
+// export fills in the IPC handle by which other processes of this host map the allocation. Memory
+// from a pool or from virtual mappings has no IPC handle and is transferred in other ways.
 func export(d *descriptor.Memory, on *device.Device, log *slog.Logger) {
 	if d.Size == 0 {
 		return

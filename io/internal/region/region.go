@@ -18,10 +18,10 @@ import (
 	"mori/io/internal/transport"
 )
 
-// A Region is memory of this process that was registered. Safe for concurrent use.
+// A Region is registered memory of this process. Safe for concurrent use.
 type Region struct {
 	desc   descriptor.Memory
-	device *device.Device // nil: host memory
+	device *device.Device // nil for host memory
 
 	mu     sync.Mutex
 	closed bool
@@ -33,15 +33,15 @@ type Region struct {
 // A Request describes memory to be registered.
 type Request struct {
 	Addr, Size uint64
-	Ordinal    int // of the GPU; negative: any
+	Ordinal    int // of the GPU; negative: any GPU
 	Location   descriptor.Location
 
-	AskDrivers bool // ask GPU drivers where host memory is as well
-	Export     bool // make a handle by which processes of this host map GPU memory
+	AskDrivers bool // ask GPU drivers about host memory as well
+	Export     bool // create a handle by which processes of this host map GPU memory
 }
 
-// New describes memory of the engine self, which must be mapped for reading and writing. It touches
-// no byte. The region has no id yet, and no transport knows it.
+// New returns a region of the engine self. The memory must be mapped for reading and writing. New
+// touches no byte of it. The region has no id yet, and is not registered with any transport.
 func New(self *control.Self, q Request) (*Region, error) {
 	addr, size := q.Addr, q.Size
 	if addr+size < addr {
@@ -79,10 +79,11 @@ func New(self *control.Self, q Request) (*Region, error) {
 	return &Region{desc: d, device: on}, nil
 }
 
-// Desc describes the region for peers. The caller does not change it.
+// Desc returns the region's descriptor for peers. The caller must not modify it.
 func (r *Region) Desc() *descriptor.Memory { return &r.desc }
 
-// Enter counts a local user. It reports false if the region is closed.
+// Enter counts a local user. It reports false if the region is closed. The caller calls Leave when
+// it is done.
 func (r *Region) Enter() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +94,7 @@ func (r *Region) Enter() bool {
 	return true
 }
 
-// Leave ends Enter.
+// Leave removes a local user that Enter counted.
 func (r *Region) Leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,12 +112,12 @@ func (r *Region) Open() bool {
 	return !r.closed
 }
 
-// Gone returns the error of a transfer that needs r after it was deregistered.
+// Gone returns the error for a transfer that needs r after it was deregistered.
 func (r *Region) Gone() error {
 	return fmt.Errorf("local region %d was deregistered: %w", r.desc.ID, errs.ErrNotFound)
 }
 
-// Retire refuses new users and waits until the present ones left or ctx is done.
+// Retire rejects new users and waits until the present ones have left or ctx is done.
 func (r *Region) Retire(ctx context.Context) error {
 	r.mu.Lock()
 	r.closed = true
@@ -138,7 +139,8 @@ func (r *Region) Retire(ctx context.Context) error {
 	}
 }
 
-// Attach registers r with a transport, once. A transport that does not take the memory is left out.
+// Attach registers r with a transport, once. It skips a transport that does not take this kind of
+// memory.
 func (r *Region) Attach(t *transport.Transport) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -157,7 +159,7 @@ func (r *Region) Attach(t *transport.Transport) error {
 	return nil
 }
 
-// Detach takes r back from one transport.
+// Detach removes r from one transport.
 func (r *Region) Detach(t *transport.Transport) error {
 	r.mu.Lock()
 	mr := r.mrs[t.Name()]
@@ -169,7 +171,7 @@ func (r *Region) Detach(t *transport.Transport) error {
 	return mr.Close()
 }
 
-// buffer is the memory in the words of providers.
+// buffer returns the memory as providers describe it.
 func (r *Region) buffer() fabric.Buffer {
 	b := fabric.Buffer{Addr: r.desc.Data, Len: r.desc.Size}
 	switch {
@@ -182,7 +184,7 @@ func (r *Region) buffer() fabric.Buffer {
 	return b
 }
 
-// MRDesc is what segments in r carry on a transport.
+// MRDesc returns the descriptor that segments in r need on a transport.
 func (r *Region) MRDesc(t *transport.Transport) (fabric.MRDesc, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -197,7 +199,7 @@ func (r *Region) MRDesc(t *transport.Transport) (fabric.MRDesc, error) {
 		r.desc.ID, r.device, t.Name(), errs.ErrUnsupported)
 }
 
-// Revoke takes r back from all transports: after that no peer can touch the memory.
+// Revoke removes r from all transports. When it returns, no peer can access the memory.
 func (r *Region) Revoke() error {
 	r.mu.Lock()
 	mrs := r.mrs

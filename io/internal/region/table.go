@@ -18,7 +18,7 @@ type Table struct {
 	nextID uint32
 }
 
-// Add gives r its id, which is never reused.
+// Add assigns r its id, which is never reused.
 func (t *Table) Add(r *Region) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -30,7 +30,7 @@ func (t *Table) Add(r *Region) {
 	t.all[r.desc.ID] = r
 }
 
-// Remove takes a region out of the table. It reports false if there is none.
+// Remove removes a region from the table. It reports false if the region is not in it.
 func (t *Table) Remove(id uint32) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -39,7 +39,7 @@ func (t *Table) Remove(id uint32) bool {
 	return ok
 }
 
-// Granted returns the region with this key, nil if there is none.
+// Granted returns the region with this key, nil if none has it.
 func (t *Table) Granted(k descriptor.RegionKey) *Region {
 	r := t.get(k.ID)
 	if r == nil || subtle.ConstantTimeCompare(k.Secret[:], r.desc.Secret[:]) != 1 {
@@ -48,8 +48,9 @@ func (t *Table) Granted(k descriptor.RegionKey) *Region {
 	return r
 }
 
-// Of returns the region of the engine named key that d describes, by id and not by identity of the
-// descriptor; nil for one that is foreign, gone or not the same memory.
+// Of returns the region of the engine named key that d describes. It returns nil if d is foreign,
+// deregistered or describes other memory. It compares the id, address, size and incarnation, so a
+// copy of the descriptor works.
 func (t *Table) Of(d descriptor.Memory, key string) *Region {
 	if d.EngineKey != key {
 		return nil
@@ -68,7 +69,7 @@ func (t *Table) get(id uint32) *Region {
 	return t.all[id]
 }
 
-// All lists the regions, in any order.
+// All returns the regions, in any order.
 func (t *Table) All() []*Region {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -79,8 +80,8 @@ func (t *Table) All() []*Region {
 	return out
 }
 
-// Place returns the PCI address of the GPU and the NUMA node that the registered memory is on. Of
-// memory in several places it is "" and -1; ok is false without any region.
+// Place returns the PCI address of the GPU and the NUMA node of the registered memory. If regions
+// differ, these are "" and -1. ok is false if no region is registered.
 func (t *Table) Place() (gpu string, node int, ok bool) {
 	all := t.All()
 	if len(all) == 0 {
@@ -98,8 +99,8 @@ func (t *Table) Place() (gpu string, node int, ok bool) {
 	return gpu, node, true
 }
 
-// RevokeAll takes all regions back at once, since each may have to wait for the same peer that does
-// not answer.
+// RevokeAll revokes all regions concurrently, since each may have to wait for the same unresponsive
+// peer.
 func (t *Table) RevokeAll() error {
 	all := t.All()
 	errs := make([]error, len(all))

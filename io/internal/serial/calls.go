@@ -7,12 +7,13 @@ import (
 	"sync/atomic"
 )
 
-// Calls merges overlapping calls of one function. The first caller runs the function, and runs it
-// once more for all callers that came meanwhile and returned at once. A call from within the
-// function is one of those. The zero value is ready.
+// Calls merges overlapping calls of one function. The first caller runs the function. Callers that
+// come meanwhile return immediately, and the first caller runs the function once more for all of
+// them. A call from within the function counts as one of those. The zero value is ready.
 type Calls struct{ pending atomic.Int64 }
 
-// Do runs f, or leaves that to the caller that runs it now. All callers pass the same f.
+// Do runs f, unless another caller is running it, which then runs it again. All callers pass the
+// same f.
 func (c *Calls) Do(f func()) {
 	if c.pending.Add(1) > 1 {
 		return
@@ -26,7 +27,7 @@ func (c *Calls) Do(f func()) {
 	}
 }
 
-// Settle returns when no call is running. The caller makes sure that new calls stop.
+// Settle waits until no call is running. The caller ensures that no new calls start.
 func (c *Calls) Settle() {
 	for c.pending.Load() != 0 {
 		runtime.Gosched()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package serial lets one goroutine at a time do something.
+// Package serial serializes work of goroutines.
 //
-//   - Mutex is a mutex whose wait ends with a context.
+//   - Mutex is a mutex whose Lock is bounded by a context.
 //   - Calls merges overlapping calls of one function.
 package serial

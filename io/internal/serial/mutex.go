@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// A Mutex is a mutex whose wait ends with a context. The zero value is unlocked.
+// A Mutex is a mutex whose Lock is bounded by a context. The zero value is unlocked.
 type Mutex struct {
 	once sync.Once
 	slot chan struct{}
@@ -15,7 +15,7 @@ type Mutex struct {
 
 func (m *Mutex) init() { m.once.Do(func() { m.slot = make(chan struct{}, 1) }) }
 
-// Lock waits for the mutex, or returns the cause of ctx's end.
+// Lock locks the mutex. It returns the cause of ctx if ctx ends first.
 func (m *Mutex) Lock(ctx context.Context) error {
 	m.init()
 	select {
@@ -26,5 +26,5 @@ func (m *Mutex) Lock(ctx context.Context) error {
 	}
 }
 
-// Unlock releases the mutex. The caller holds it.
+// Unlock unlocks the mutex, which the caller holds.
 func (m *Mutex) Unlock() { <-m.slot }

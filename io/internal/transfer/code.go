@@ -23,7 +23,7 @@ const (
 	ErrRDMAOp      Code = 13
 	ErrBadState    Code = 14
 	ErrGPUOp       Code = 15
-	ErrBadAddress  Code = 16 // appended to the contract's codes
+	ErrBadAddress  Code = 16 // mori's addition to the codes of the contract
 )
 
 var codeText = map[Code]string{
@@ -32,7 +32,7 @@ var codeText = map[Code]string{
 	ErrBadAddress: "ERR_BAD_ADDRESS",
 }
 
-// String is the public name.
+// String returns the public name.
 func (c Code) String() string {
 	if s, ok := codeText[c]; ok {
 		return s
@@ -43,7 +43,7 @@ func (c Code) String() string {
 // Failed reports whether c is an error.
 func (c Code) Failed() bool { return c > 10 }
 
-// CodeName is the name of a code in statistics and traces.
+// CodeName returns the name of a code in statistics and traces.
 func CodeName(code uint32) string {
 	if s, ok := codeText[Code(code)]; ok {
 		return s
@@ -51,8 +51,8 @@ func CodeName(code uint32) string {
 	return "OTHER"
 }
 
-// Outcome is how the end of a transfer is reported. A failure between GPUs has a text and a code of
-// its own, and their success has no text.
+// Outcome returns the code and the text with which the end of a transfer is reported. A failure
+// between GPUs has its own text and code, and a success between GPUs has no text.
 func Outcome(err error, text string, gpus bool) (Code, string) {
 	code := Success
 	if err != nil {
@@ -94,9 +94,9 @@ func codeOf(err error) Code {
 	return ErrRDMAOp
 }
 
-// isPathError reports whether another path may do what this one did not. It is false if the target
-// or this side has refused the op itself, and after ErrFault: by the time of a retry something else
-// may be mapped where the memory was.
+// isPathError reports whether another path may succeed where this one failed. It is false if the
+// target or this side has refused the op itself. It is also false after ErrFault: by the time of a
+// retry, other memory may be mapped at that address.
 func isPathError(err error) bool {
 	switch fabric.ErrnoOf(err) {
 	case fabric.ErrFault, fabric.ErrAccess, fabric.ErrRange, fabric.ErrNoKey, fabric.ErrNoMR,

@@ -14,7 +14,7 @@ import (
 	"mori/io/internal/errs"
 )
 
-// End closes the books on t, which is on no path any more.
+// End completes t, which is on no path any more: it reports and records the outcome.
 func (t *Transfer) End() {
 	err, msg := t.Failure(), "success"
 	if err != nil {
@@ -54,7 +54,7 @@ func (r *Reporter) failed(t *Transfer, err error, code Code, msg string) {
 	}
 }
 
-// cancel is Status.Cancel.
+// cancel implements Status.Cancel.
 func (t *Transfer) cancel(ctx context.Context) error {
 	t.Fail(fmt.Errorf("by the caller: %w", errs.ErrCanceled))
 	p := t.pair.Pending
@@ -65,8 +65,8 @@ func (t *Transfer) cancel(ctx context.Context) error {
 			t.End()
 			sent = sent || t.kind == fabric.OpWrite && !t.gated.Load()
 		} else if path.Withdraw(t); !p.Order.over(t) {
-			// The endpoint has some of it. Closing is what stops them for sure; the path's other
-			// transfers go on over another.
+			// The endpoint has some of its ops. Only closing the path stops them reliably. The
+			// path's other transfers move to another path.
 			path.Close(fmt.Errorf("transfer %d was canceled: %w", t.uid, errs.ErrCanceled))
 			sent = sent || t.kind == fabric.OpWrite
 		}
@@ -76,7 +76,7 @@ func (t *Transfer) cancel(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("cancel transfer %d to %q: %w", t.uid, p.Peer, ctx.Err())
-		case <-time.After(time.Millisecond): // between two paths
+		case <-time.After(time.Millisecond): // t may be between two paths
 		}
 	}
 	if !sent || t.Failure() == nil || !t.Status.Code().Failed() {

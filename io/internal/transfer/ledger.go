@@ -12,7 +12,7 @@ import (
 	"mori/io/internal/meter"
 )
 
-// A Path is what transfers know of the connection that carries them.
+// A Path is the connection that carries transfers, as this package uses it.
 type Path interface {
 	// Start sends the ops of a transfer, or ends it.
 	Start(*Transfer)
@@ -20,21 +20,22 @@ type Path interface {
 	// Err returns why the path is closed, nil while it is open.
 	Err() error
 
-	// Withdraw takes back the ops of t that the provider does not have yet.
+	// Withdraw removes the ops of t that the provider does not have yet.
 	Withdraw(t *Transfer)
 
-	// Close ends the path. When it returns no byte of a transfer on it can land on this side.
+	// Close ends the path. When it returns, no transfer of the path can write to this process.
 	Close(reason error)
 
-	// Drop has the peer close its end. When it returns nil no byte of a transfer can land there.
+	// Drop makes the peer close its end. When it returns nil, no transfer of the path can write to
+	// the peer.
 	Drop(context.Context) error
 
-	// Confirm waits until this side is closed, and has the peer close its end, once.
+	// Confirm waits until this side is closed, and then makes the peer close its end, once.
 	Confirm(context.Context) error
 }
 
-// A Ledger has the transfers on one path: by the Ctx of their ops those with ops in flight, and
-// those that the path left undone. Safe for concurrent use.
+// A Ledger has the transfers on one path: those with pending ops, by the Ctx of their ops, and
+// those that the path did not finish. Safe for concurrent use.
 type Ledger struct {
 	Path  Path
 	Meter *meter.Path
@@ -42,10 +43,10 @@ type Ledger struct {
 	rows rows
 	end  struct {
 		sync.Mutex
-		is      atomic.Bool // err is set; each transfer asks this, without the lock
+		is      atomic.Bool // err is set; each transfer checks this, without the lock
 		err     error       // why the path is closed; nil while it is open
 		orphans []*Transfer
-		passed  bool // the orphans were passed on; later ones are passed on at once
+		passed  bool // the orphans were passed on; later ones are passed on immediately
 	}
 }
 
@@ -59,7 +60,7 @@ func (l *Ledger) Err() error {
 	return l.end.err
 }
 
-// Close makes reason the end of the path. It reports false if the path is closed already.
+// Close closes the ledger for the given reason. It reports false if it is closed already.
 func (l *Ledger) Close(reason error) bool {
 	l.end.Lock()
 	defer l.end.Unlock()
@@ -71,8 +72,9 @@ func (l *Ledger) Close(reason error) bool {
 	return true
 }
 
-// Enter puts t on the path and gives its ops their Ctx, or ends it and reports false. It counts one
-// op more than there are, for the caller: t cannot end before the caller has called OpsEnded.
+// Enter puts t on the path and assigns its ops their Ctx. If that fails, it ends t and reports
+// false. It counts one op more than t has, for the caller: t cannot end before the caller has
+// called OpsEnded.
 func (l *Ledger) Enter(t *Transfer) bool {
 	if t.on.Load() != l {
 		t.on.Store(l)
@@ -91,18 +93,17 @@ func (l *Ledger) Enter(t *Transfer) bool {
 	return true
 }
 
-// Find returns the transfer of an op and the op's index, nil if it is over.
+// Find returns the transfer of an op and the op's index, nil if the transfer has left the path.
 func (l *Ledger) Find(ctx uint64) (t *Transfer, op int) { return l.rows.get(ctx) }
 
-// Leave takes t, whose ops have all ended, off the path.
+// Leave removes t, whose ops have all ended, from the path.
 func (l *Ledger) Leave(t *Transfer) { l.rows.remove(t.slot) }
 
-// Len is how many transfers have ops in flight.
+// Len returns the number of transfers with pending ops.
 func (l *Ledger) Len() int { return l.rows.len() }
 
-// Orphan keeps a transfer that the path leaves undone until Orphans is called, since only then none
-// of its bytes is on its way any more. After that it reports false, and the transfer is the
-// caller's.
+// Orphan keeps an unfinished transfer until Orphans is called. Before that, bytes of the transfer
+// may still be moving. After Orphans, it reports false, and the caller owns the transfer.
 func (l *Ledger) Orphan(t *Transfer) bool {
 	l.end.Lock()
 	defer l.end.Unlock()
@@ -112,7 +113,7 @@ func (l *Ledger) Orphan(t *Transfer) bool {
 	return !l.end.passed
 }
 
-// Orphans returns what the closed path has left undone. They are the caller's.
+// Orphans returns the transfers that the closed path did not finish. The caller owns them.
 func (l *Ledger) Orphans() []*Transfer {
 	l.end.Lock()
 	defer l.end.Unlock()

@@ -13,27 +13,28 @@ import (
 )
 
 // An Order publishes the successes of the transfers to one peer in submission order, across
-// sessions and paths: a reader that sees the last transfer SUCCESS may rely on all earlier ones.
-// Failures are reported immediately and hold nothing up.
+// sessions and paths. A reader that sees SUCCESS for the last transfer may rely on all earlier
+// ones. Failures are reported immediately and delay nothing.
 type Order struct {
 	mu         sync.Mutex
 	head, tail *Transfer // in submission order; all but failed heads are unfinished, or wait
 	inflight   int
-	pending    atomic.Int64  // the loads of the transfers that are not reported; written with mu held
-	space      chan struct{} // closed when there is room again; nil while nobody waits
+	pending    atomic.Int64  // sum of the loads of unreported transfers; written with mu held
+	space      chan struct{} // closed when there is room again; nil if no caller waits
 
-	recorder *meter.Recorder // books each transfer just before its end is reported; nil: none
+	recorder *meter.Recorder // records each transfer just before its end is reported; nil: none
 }
 
-// LoadEntries is how many entries of a batch count as one more transfer: they take as much memory.
+// LoadEntries is the number of batch entries that count as one more transfer, since they take as
+// much memory.
 const LoadEntries = 256
 
-// load is what a transfer of n entries counts against the limit on pending transfers.
+// load returns how much a transfer of n entries counts against the limit on pending transfers.
 func load(n int) int64 { return int64(1 + n/LoadEntries) }
 
-// Room waits until less than limit is pending; 0 is no limit. It takes no lock while there is room,
-// so callers at once may exceed the limit by a transfer each. It reports false if there is no room
-// in time.
+// Room blocks until the pending load is below limit; 0 is no limit. It takes no lock while there is
+// room, so concurrent callers may each exceed the limit by one transfer. It reports false if there
+// is no room in time.
 func (o *Order) Room(limit int64, within time.Duration) bool {
 	if o.HasRoom(limit) {
 		return true
@@ -59,10 +60,10 @@ func (o *Order) Room(limit int64, within time.Duration) bool {
 	}
 }
 
-// HasRoom reports whether less than limit is pending; 0 is no limit.
+// HasRoom reports whether the pending load is below limit; 0 is no limit.
 func (o *Order) HasRoom(limit int64) bool { return limit <= 0 || o.pending.Load() < limit }
 
-// leave takes the load of a transfer off. It needs mu held.
+// leave subtracts the load of a transfer. It needs mu held.
 func (o *Order) leave(t *Transfer) {
 	o.inflight--
 	o.pending.Store(o.pending.Load() - t.load)
@@ -72,7 +73,7 @@ func (o *Order) leave(t *Transfer) {
 	}
 }
 
-// add appends t. From now on finish(t) must be called exactly once.
+// add appends t. The caller must then call finish(t) exactly once.
 func (o *Order) add(t *Transfer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -86,7 +87,7 @@ func (o *Order) add(t *Transfer) {
 	o.pending.Store(o.pending.Load() + t.load)
 }
 
-// finish ends t, at the given time, and publishes every success that no longer waits for an earlier
+// finish ends t at the given time. It publishes every success that no longer waits for an earlier
 // transfer.
 func (o *Order) finish(t *Transfer, code Code, msg string, at time.Time) {
 	o.mu.Lock()
@@ -104,14 +105,14 @@ func (o *Order) finish(t *Transfer, code Code, msg string, at time.Time) {
 		o.leave(h)
 		h.next = nil
 		o.report(h, Success, at)
-		h.Status.Update(Success, h.success) // keeps an error that was reported already
+		h.Status.Update(Success, h.success) // keeps an error that was already reported
 	}
 	if o.head == nil {
 		o.tail = nil
 	}
 }
 
-// report books t, once. It needs mu held.
+// report records t, once. It needs mu held.
 func (o *Order) report(t *Transfer, code Code, at time.Time) {
 	if !t.reported && o.recorder != nil {
 		r := t.Record(code)
@@ -121,7 +122,7 @@ func (o *Order) report(t *Transfer, code Code, at time.Time) {
 	t.reported = true
 }
 
-// over reports whether t has ended, although its success may still wait to be reported.
+// over reports whether t has ended. Its success may still be waiting to be reported.
 func (o *Order) over(t *Transfer) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -143,7 +144,7 @@ func (o *Order) Each(f func(*Transfer)) {
 	}
 }
 
-// oldest are at most n transfers that have not ended, oldest first.
+// oldest returns up to n transfers that have not ended, oldest first.
 func (o *Order) oldest(n int) []*Transfer {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -156,12 +157,12 @@ func (o *Order) oldest(n int) []*Transfer {
 	return out
 }
 
-// InFlight is how many transfers are in the order.
+// InFlight returns the number of transfers in the order.
 func (o *Order) InFlight() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.inflight
 }
 
-// Load is the sum of the loads of the transfers that are pending.
+// Load returns the sum of the loads of pending transfers.
 func (o *Order) Load() int64 { return o.pending.Load() }

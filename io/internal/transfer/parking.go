@@ -4,15 +4,15 @@ package transfer
 
 import "sync"
 
-// A Parking holds the transfers to one peer that are on no path: they wait for one, or for a GPU. A
-// parked transfer belongs to the first goroutine that takes it out. The zero value is ready.
+// A Parking holds the transfers to one peer that are on no path: they wait for a path or for a GPU.
+// The first goroutine that takes out a parked transfer owns it. The zero value is ready.
 type Parking struct {
 	mu     sync.Mutex
-	closed error // why; nil while transfers may park
+	closed error // the reason; nil while transfers may park
 	all    map[*Transfer]struct{}
 }
 
-// Add parks transfers, or returns why none may park any more.
+// Add parks transfers, or returns the reason why it is closed.
 func (k *Parking) Add(all ...*Transfer) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -28,7 +28,7 @@ func (k *Parking) Add(all ...*Transfer) error {
 	return nil
 }
 
-// Close refuses further transfers. Those that are parked stay.
+// Close rejects further transfers. Parked transfers stay.
 func (k *Parking) Close(reason error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -37,7 +37,8 @@ func (k *Parking) Close(reason error) {
 	}
 }
 
-// Take makes t the caller's. It reports false if somebody else took it before.
+// Take removes t and makes the caller its owner. It reports false if another goroutine took it
+// first.
 func (k *Parking) Take(t *Transfer) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -46,7 +47,7 @@ func (k *Parking) Take(t *Transfer) bool {
 	return ok
 }
 
-// Len is how many transfers are parked.
+// Len returns the number of parked transfers.
 func (k *Parking) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -61,7 +62,7 @@ func (k *Parking) Has(t *Transfer) bool {
 	return ok
 }
 
-// Still drops the transfers of a list that are not parked any more.
+// Still returns the transfers of a list that are still parked.
 func (k *Parking) Still(all []*Transfer) []*Transfer {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +75,7 @@ func (k *Parking) Still(all []*Transfer) []*Transfer {
 	return rest
 }
 
-// Fail ends the parked transfers for which why has a reason.
+// Fail ends the parked transfers for which why returns an error.
 func (k *Parking) Fail(why func(*Transfer) error) {
 	k.mu.Lock()
 	var over []*Transfer

@@ -14,7 +14,7 @@ import (
 	"mori/io/internal/watch"
 )
 
-// A Reporter is notified of the ends of an engine's transfers.
+// A Reporter receives the outcomes of an engine's transfers.
 type Reporter struct {
 	Log      *slog.Logger
 	Recorder *meter.Recorder
@@ -22,7 +22,7 @@ type Reporter struct {
 	Stalls   *stall.Traces
 }
 
-// A Pair is a local and a remote region with transfers between them.
+// A Pair is a local and a remote region, with the state that transfers between them share.
 type Pair struct {
 	Pending *Pending
 	Local   *region.Region
@@ -32,10 +32,10 @@ type Pair struct {
 	Mover   Resumer // finds another path for transfers of this pair
 }
 
-// A Resumer brings a transfer to another path.
+// A Resumer moves a transfer to another path.
 type Resumer interface {
-	// Resume starts a parked transfer on the present path of its pair, and opens one if need be. It
-	// does nothing with a transfer that is not parked any more. If there is no path it returns the
+	// Resume starts a parked transfer on the present path of its pair, and opens one if necessary.
+	// It ignores a transfer that is not parked any more. If it finds no path, it returns the
 	// reason, and the transfer stays parked.
 	Resume(*Transfer) error
 }
@@ -48,14 +48,14 @@ type Pending struct {
 	Parked   Parking
 }
 
-// NewPending returns an empty one.
+// NewPending returns an empty Pending.
 func NewPending(peer string, r *Reporter) *Pending {
 	return &Pending{Peer: peer, Reporter: r, Order: Order{recorder: r.Recorder}}
 }
 
-// Expire fails the transfers whose deadline has passed and closes their paths, so that no byte of
-// them can land here after the status reported the failure. The other transfers go on over a new
-// path.
+// Expire fails the transfers whose deadline has passed and closes their paths. So none of their
+// bytes can be written here after the status reported the failure. The other transfers of these
+// paths move to new paths.
 func (p *Pending) Expire(now time.Time) {
 	p.Parked.Fail(func(t *Transfer) error { return t.overdue(now) })
 	stalled := map[Path]error{}
@@ -67,11 +67,12 @@ func (p *Pending) Expire(now time.Time) {
 	})
 	for path, err := range stalled {
 		go path.Close(fmt.Errorf("a transfer stalled: %w",
-			err)) // waits for the transport; the clock should not
+			err)) // waits for the transport; the clock must not
 	}
 }
 
-// Cancel is Status.Cancel for all transfers of the pair with this uid. Unknown ones are no error.
+// Cancel is Status.Cancel for all transfers of the pair with this uid. It returns nil if there are
+// none.
 func (p *Pair) Cancel(ctx context.Context, uid uint64) error {
 	var found []*Transfer
 	p.Pending.Order.Each(func(t *Transfer) {
@@ -87,8 +88,7 @@ func (p *Pair) Cancel(ctx context.Context, uid uint64) error {
 	return nil
 }
 
-// Open returns the records of transfers that have not ended, oldest first, at most n, with where
-// each stands.
+// Open returns the records and stages of at most n transfers that have not ended, oldest first.
 func (p *Pending) Open(now time.Time, n int) (all []meter.Record, stages []string) {
 	for _, t := range p.Order.oldest(n) {
 		r := t.Record(InProgress)

@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Progress is how far a transfer has come, and when.
+// progress records how far a transfer has come, and when.
 type progress struct {
 	start time.Time
-	bytes atomic.Uint64 // that ended well
+	bytes atomic.Uint64 // of ops that succeeded
 	first atomic.Int64  // time of the first progress, ns since start
-	moved atomic.Int64  // time of the last one
+	moved atomic.Int64  // time of the last progress
 }
 
-// add counts n bytes that are done now.
+// add counts n more transferred bytes.
 func (p *progress) add(n uint64) {
 	p.bytes.Add(n)
 	at := int64(time.Since(p.start))
@@ -25,17 +25,17 @@ func (p *progress) add(n uint64) {
 	}
 }
 
-// Began is when the transfer was submitted.
+// Began returns when the transfer was submitted.
 func (p *progress) Began() time.Time { return p.start }
 
-// Moved returns when the last op ended well, ok if any did.
+// Moved returns when the last op succeeded. ok is false if none has.
 func (p *progress) Moved() (at time.Time, ok bool) {
 	n := p.moved.Load()
 	return p.start.Add(time.Duration(n)), n > 0
 }
 
-// end is when the transfer ended. For a success that is the time of its last op, which spares a
-// look at the clock.
+// end returns when the transfer ended. A success ends with its last op, which saves reading the
+// clock.
 func (p *progress) end(failed bool) time.Time {
 	at := time.Duration(p.moved.Load())
 	if at == 0 || failed {
@@ -44,11 +44,11 @@ func (p *progress) end(failed bool) time.Time {
 	return p.start.Add(at)
 }
 
-// epoch is any time that the process knows.
+// epoch is the reference for SinceEpoch.
 var epoch = time.Now()
 
-// Now is time.Now by one look at the clock in place of two: the monotonic one.
+// Now returns the current time. It reads only the monotonic clock, where time.Now reads two clocks.
 func Now() time.Time { return epoch.Add(time.Since(epoch)) }
 
-// SinceEpoch is a time as an atomic value: nanoseconds after a time of the process.
+// SinceEpoch converts a time to nanoseconds since epoch, for atomic values.
 func SinceEpoch(at time.Time) int64 { return int64(at.Sub(epoch)) }

@@ -4,16 +4,17 @@ package transfer
 
 import "sync"
 
-// An op's Ctx: its transfer's row, the row's generation, and its index in the batch.
+// The fields of an op's Ctx: its transfer's row, the row's generation, and the op's index in the
+// batch.
 const (
 	opBits  = 28
 	rowBits = 20
 	maxOps  = 1 << opBits  // of a transfer
-	maxRows = 1 << rowBits // transfers in flight on one path
+	maxRows = 1 << rowBits // pending transfers on one path
 )
 
-// Rows map Op.Ctx to the transfers of one path. A row's generation changes with each use, so
-// that a completion that comes too late hits nothing.
+// rows maps Op.Ctx to the transfers of one path. A row's generation changes with each use, so a
+// late completion matches no transfer.
 type rows struct {
 	mu   sync.Mutex
 	all  []row
@@ -26,7 +27,7 @@ type row struct {
 	gen uint16
 }
 
-// add gives t a row, or answers false if all are taken.
+// add assigns t a row. It reports false if all are taken.
 func (r *rows) add(t *Transfer) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -48,7 +49,7 @@ func (r *rows) add(t *Transfer) bool {
 	return true
 }
 
-// get returns the transfer of an op and the op's index, nil if it is over.
+// get returns the transfer of an op and the op's index, nil if the transfer has left its row.
 func (r *rows) get(ctx uint64) (t *Transfer, op int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -69,7 +70,7 @@ func (r *rows) remove(slot uint64) {
 	r.live--
 }
 
-// len is how many transfers are in it.
+// len returns the number of transfers.
 func (r *rows) len() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 //
 //	INIT ──submit──▶ IN_PROGRESS ──▶ SUCCESS | an error, which Update does not overwrite
 //
-// The code is one word. The Python extension polls it and parks on it as a futex without entering
-// Go, so every change of it goes through set, which wakes.
+// The code is one word. The Python extension polls it and waits on it as a futex without entering
+// Go. So every change of the code goes through set, which wakes the waiters.
 type Status struct {
 	word memory.ParkWord
 	of   atomic.Pointer[Transfer] // while it has not ended
@@ -35,35 +35,37 @@ func NewStatus() *Status {
 	return s
 }
 
-// newStarted returns a status that nobody has seen yet, of a transfer that begins.
+// newStarted returns a status in state IN_PROGRESS. It needs no wakeup, since nobody has seen the
+// status yet.
 func newStarted() *Status {
 	s := new(Status)
 	s.word.Value.Store(uint32(InProgress))
 	return s
 }
 
-// NewFailed returns a status that already failed.
+// NewFailed returns a status that has already failed.
 func NewFailed(code Code, msg string) *Status {
 	s := NewStatus()
 	s.Update(code, msg)
 	return s
 }
 
-// Word is the code's memory and its count of futex waiters, for the extension. It lives as long as
-// s.
+// Word returns the memory of the code with its count of futex waiters, for the extension. It is
+// valid as long as s.
 func (s *Status) Word() *memory.ParkWord { return &s.word }
 
-// Code is the present state.
+// Code returns the current state.
 func (s *Status) Code() Code { return Code(s.word.Value.Load()) }
 
-// Message is the text that came with the state.
+// Message returns the text that was set with the state.
 func (s *Status) Message() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.msg
 }
 
-// Update sets code and text and wakes waiters, unless s has failed already: the first error stays.
+// Update sets code and text and wakes waiters. It does nothing if s has already failed: the first
+// error stays.
 func (s *Status) Update(code Code, msg string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,14 +76,14 @@ func (s *Status) Update(code Code, msg string) {
 	s.set(code)
 }
 
-// SetCode sets the code whatever it was.
+// SetCode sets the code unconditionally.
 func (s *Status) SetCode(code Code) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.set(code)
 }
 
-// SetMessage sets the text whatever it was.
+// SetMessage sets the text unconditionally.
 func (s *Status) SetMessage(msg string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,8 +107,8 @@ func (s *Status) set(code Code) {
 	s.watches = nil
 }
 
-// Wait parks until the code is not IN_PROGRESS or ctx is done, and returns the code. INIT returns
-// at once.
+// Wait blocks until the code is not IN_PROGRESS or ctx is done, and returns the code. It returns
+// immediately in state INIT.
 func (s *Status) Wait(ctx context.Context) Code {
 	for {
 		s.mu.Lock()
@@ -133,7 +135,7 @@ type watching struct {
 	token uint64
 }
 
-// Watch makes w take token when s is not in progress any more, which may be now.
+// Watch makes w receive token when s leaves IN_PROGRESS, or now if it already has.
 func (s *Status) Watch(w *watch.Watcher, token uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,10 +146,10 @@ func (s *Status) Watch(w *watch.Watcher, token uint64) {
 	w.Add(token)
 }
 
-// Cancel ends the transfer, unless it has ended. When it returns nil no byte of it can land any
-// more, neither here nor at the peer. ctx bounds the wait; on its error, or when the peer does not
-// confirm, no byte can land here any more, but the peer may still write what it had received. A
-// transfer that had moved all its bytes stays a success.
+// Cancel ends the transfer, unless it has ended. When it returns nil, the transfer can write no
+// more bytes, neither here nor at the peer. ctx bounds the wait. If ctx ends, or the peer does not
+// confirm, Cancel returns an error: no byte can be written here any more, but the peer may still
+// write bytes that it had received. A transfer that had moved all its bytes remains a success.
 func (s *Status) Cancel(ctx context.Context) error {
 	t := s.of.Load()
 	if t == nil {

@@ -12,7 +12,7 @@ import (
 	"mori/io/internal/meter"
 )
 
-// A Transfer is one submitted batch on its way.
+// A Transfer is one submitted batch until it ends.
 //
 //	                        ┌──────── replay ────────┐
 //	                        ▼                        │
@@ -20,9 +20,9 @@ import (
 //	                        │                        │
 //	                        └────────▶ ended ◀───────┘
 //
-// ops counts the unfinished ops on the present path. The goroutine that takes it to zero decides
-// how the transfer continues. A successful op is done; the others are replayed on the next path,
-// unless the transfer has failed.
+// ops counts the unfinished ops on the present path. The goroutine that decrements it to zero
+// decides how the transfer continues. Ops that succeeded are done. The others are replayed on the
+// next path, unless the transfer has failed.
 type Transfer struct {
 	Status *Status
 
@@ -32,16 +32,16 @@ type Transfer struct {
 	kind    fabric.OpKind
 	total   uint64
 	batch   *batch.Batch
-	to      batch.Target // what the ops of batch were made for
+	to      batch.Target // the target that the ops of batch were made for
 	slot    uint64       // Op.Ctx of the first op
 	tag     string       // "" = none
 	opsMade uint32       // before any replay
-	load    int64        // what it counts against the limit on pending transfers
-	silent  bool         // a notification: nobody waits for it, and it has no status
-	notify  bool         // the notification does not travel with the bytes
+	load    int64        // its load against the limit on pending transfers
+	silent  bool         // a notification: no caller waits for it, and it has no status
+	notify  bool         // a separate notification follows the bytes
 	gated   atomic.Bool  // it waits for a GPU and has not begun
 	replays atomic.Int32 // how often it was moved to another path
-	altered int32        // ops that were sent again; belongs to who reaps
+	altered int32        // ops that were sent again; only the reaping goroutine accesses it
 
 	ops   atomic.Int64
 	limit time.Duration // 0 = none
@@ -55,7 +55,7 @@ type Transfer struct {
 	success  string
 }
 
-// Params are what a caller wants moved.
+// Params describes a transfer to submit.
 type Params struct {
 	Kind    fabric.OpKind
 	UID     uint64
@@ -64,12 +64,12 @@ type Params struct {
 	Limit   time.Duration // until the transfer fails; 0 = none
 	Entries int
 	Total   uint64        // bytes
-	Batch   *batch.Batch  // the ops; belongs to the transfer from now on
-	To      *batch.Target // that they were made for
+	Batch   *batch.Batch  // the ops; owned by the transfer from now on
+	To      *batch.Target // the target that they were made for
 }
 
-// Submit makes a transfer, to be carried by the path of l, and gives it its place in the order. The
-// caller has entered the local region of the pair. The transfer ends exactly once.
+// Submit returns a transfer for the path of l, and gives it its place in the order. The caller has
+// entered the local region of the pair. The transfer ends exactly once.
 func (p *Pair) Submit(l *Ledger, q *Params) *Transfer {
 	t := &Transfer{Status: newStarted(), pair: p, uid: q.UID, kind: q.Kind, total: q.Total, tag: q.Tag,
 		to: *q.To, progress: progress{start: q.Start}, limit: q.Limit, load: load(q.Entries), batch: q.Batch,
@@ -83,25 +83,25 @@ func (p *Pair) Submit(l *Ledger, q *Params) *Transfer {
 
 func (t *Transfer) reads() bool { return t.kind == fabric.OpRead }
 
-// Pair returns what t has in common with the other transfers of its session.
+// Pair returns the pair that t shares with the other transfers of its session.
 func (t *Transfer) Pair() *Pair { return t.pair }
 
 // UID is the caller's name of the transfer.
 func (t *Transfer) UID() uint64 { return t.uid }
 
-// Ops are those of t on its present path.
+// Ops returns the ops of t on its present path.
 func (t *Transfer) Ops() []fabric.Op { return t.batch.Ops }
 
 // Path returns the present or last path.
 func (t *Transfer) Path() Path { return t.on.Load().Path }
 
-// Replays is how often t was moved to another path because some of it was lost.
+// Replays returns how often t was moved to another path because some of it was lost.
 func (t *Transfer) Replays() int32 { return t.replays.Load() }
 
 // Hold marks t as waiting for a GPU, or as not waiting any more.
 func (t *Transfer) Hold(waits bool) { t.gated.Store(waits) }
 
-// OpFailed books an op that did not end well. It reports whether the path is to blame.
+// OpFailed records a failed op. It reports whether the path caused the failure.
 func (t *Transfer) OpFailed(err error) (pathBroke bool) {
 	if isPathError(err) {
 		t.lose(err)
@@ -111,7 +111,7 @@ func (t *Transfer) OpFailed(err error) (pathBroke bool) {
 	return false
 }
 
-// OpDone books an op of n bytes that has ended well.
+// OpDone records that an op of n bytes succeeded.
 func (t *Transfer) OpDone(op int, n uint64) {
 	t.batch.Done[op] = true
 	t.add(n)
@@ -121,9 +121,9 @@ func (t *Transfer) OpDone(op int, n uint64) {
 // maxAltered is how many ops of a transfer are sent again before the transfer fails.
 const maxAltered = 8
 
-// OpAltered returns an op whose bytes were altered on their way, to be sent again, and how often
-// that has happened to t. If that is too often, it fails t and returns no op. Only one goroutine at
-// a time calls it.
+// OpAltered returns an op to send again because its bytes were altered in transit, and how often
+// that has happened to t. If that was too often, it fails t and returns no op. Only one goroutine
+// at a time may call it.
 func (t *Transfer) OpAltered(op int) (again []fabric.Op, times int32) {
 	if t.altered++; t.altered > maxAltered {
 		t.Fail(fmt.Errorf("bytes were altered in transit %d times: %w", t.altered, fabric.ErrCRC))
@@ -135,10 +135,10 @@ func (t *Transfer) OpAltered(op int) (again []fabric.Op, times int32) {
 // OpsEnded counts n ended ops. It reports whether they were the last ones of t on its path.
 func (t *Transfer) OpsEnded(n int64) bool { return t.ops.Add(-n) <= 0 }
 
-// Undone reports whether t is to be replayed: some of it was lost, and it has not failed.
+// Undone reports whether t must be replayed: some of it was lost, and it has not failed.
 func (t *Transfer) Undone() bool { return t.Failure() == nil && t.Loss() != nil }
 
-// Prepare returns the ops of t for a path to a peer that takes notifications, or not.
+// Prepare returns the ops of t for a path. notifies says whether the peer takes notifications.
 func (t *Transfer) Prepare(notifies bool) []fabric.Op {
 	ops := t.batch.Ops
 	t.notify = t.pair.Notify && notifies && !t.silent
@@ -149,9 +149,9 @@ func (t *Transfer) Prepare(notifies bool) []fabric.Op {
 	return ops
 }
 
-// Notification returns a transfer of no bytes that notifies the peer of t, whose bytes are all
-// moved, and its op; nil if the peer needs none. It is replayed like any other, and may arrive
-// twice: the peer keeps one mark for each uid.
+// Notification returns a transfer of no bytes that notifies the peer of t, or nil if the peer needs
+// none. All bytes of t have been moved. The notification is replayed like any other transfer and
+// may arrive twice: the peer keeps one mark for each uid.
 func (t *Transfer) Notification() *Transfer {
 	if !t.notify || t.Failure() != nil {
 		return nil
@@ -164,8 +164,8 @@ func (t *Transfer) Notification() *Transfer {
 	return n
 }
 
-// MoveTo makes t, which is on no path, fit for the path of l, after some of it was lost on the last
-// one or before any of it began there.
+// MoveTo adapts t, which is on no path, to the path of l. Either its last path lost some of it, or
+// none of it had begun there.
 func (t *Transfer) MoveTo(l *Ledger, to *batch.Target) {
 	lost := t.forgive()
 	if lost {
@@ -182,7 +182,7 @@ func (t *Transfer) MoveTo(l *Ledger, to *batch.Target) {
 	}
 }
 
-// overdue is nil, or the error of a transfer whose deadline has passed.
+// overdue returns an error if the deadline of t has passed, else nil.
 func (t *Transfer) overdue(now time.Time) error {
 	if t.limit == 0 || now.Sub(t.start) < t.limit {
 		return nil
@@ -190,7 +190,7 @@ func (t *Transfer) overdue(now time.Time) error {
 	return fmt.Errorf("deadline of %d ms passed: %w", t.limit.Milliseconds(), fabric.ErrTimeout)
 }
 
-// report says how far t came.
+// report describes how far t came.
 func (t *Transfer) report() string {
 	verb := "write to"
 	if t.reads() {
@@ -206,7 +206,7 @@ func (t *Transfer) report() string {
 		verb, m.Peer, m.Name, t.uid, tag, t.bytes.Load(), t.total, t.Stage(), since.Milliseconds())
 }
 
-// Stage says where t stands.
+// Stage returns the current stage of t.
 func (t *Transfer) Stage() string {
 	n, replays := t.ops.Load(), t.replays.Load()
 	switch {
@@ -222,7 +222,7 @@ func (t *Transfer) Stage() string {
 	return fmt.Sprintf("waiting for a path after %d replays", replays)
 }
 
-// Record is what is remembered of t, without the time that it took.
+// Record returns the record of t, without its duration.
 func (t *Transfer) Record(code Code) meter.Record {
 	return meter.Record{Start: t.start, FirstOp: time.Duration(t.first.Load()),
 		LastOp: time.Duration(t.moved.Load()), Bytes: t.bytes.Load(), Total: t.total, UID: t.uid,

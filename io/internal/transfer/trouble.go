@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Trouble is what went wrong with a transfer. The zero value is none.
+// trouble holds the errors of a transfer. The zero value has none.
 type trouble struct {
 	some atomic.Bool // err or lost was set: without trouble, which is usual, nobody takes mu
 
 	mu   sync.Mutex
 	err  error // guarded by mu; the first failure, which is final
-	lost error // guarded by mu; the first op that its path did not bring to an end
+	lost error // guarded by mu; the first op that its path did not finish
 }
 
-// Fail makes err the end of the transfer.
+// Fail fails the transfer with err. The first error stays.
 func (e *trouble) Fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -26,7 +26,7 @@ func (e *trouble) Fail(err error) {
 	e.some.Store(true)
 }
 
-// Failure returns the first error that is final, nil if there is none.
+// Failure returns the first error that is final, nil if none is.
 func (e *trouble) Failure() error {
 	if !e.some.Load() {
 		return nil
@@ -36,7 +36,7 @@ func (e *trouble) Failure() error {
 	return e.err
 }
 
-// lose notes that the path did not bring an op to its end.
+// lose records that the path did not finish an op.
 func (e *trouble) lose(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +46,7 @@ func (e *trouble) lose(err error) {
 	e.some.Store(true)
 }
 
-// Loss returns the first error of an op that another path may carry, nil if there is none.
+// Loss returns the first error of an op that another path may carry, nil if no op was lost.
 func (e *trouble) Loss() error {
 	if !e.some.Load() {
 		return nil
@@ -56,7 +56,7 @@ func (e *trouble) Loss() error {
 	return e.lost
 }
 
-// forgive forgets what was lost, and reports whether anything was.
+// forgive clears what was lost, and reports whether anything was.
 func (e *trouble) forgive() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -17,22 +17,22 @@ import (
 )
 
 const (
-	// maxConns bounds the connections that peers may hold to one transport.
+	// maxConns limits the connections that peers may hold to one transport.
 	maxConns = 4096
 
-	admitWait  = 5 * time.Second       // for a peer whose connection is being accepted
+	admitWait  = 5 * time.Second       // wait for a slot; the peer's connection is being accepted
 	acceptWait = 50 * time.Millisecond // after an error of the listener
 )
 
-// A Conn is a connection that a peer opened to this engine. The provider carries out its transfers
-// on its own. What reaches the engine are notifications of those that arrived. If the provider
-// keeps them in shared memory, they stay there until somebody asks or the engine's clock drains
-// them, so that an arrival wakes nobody. Elsewhere their receiver books them, since a full queue
-// would hold up the peer until the next drain.
+// A Conn is a connection that a peer opened to this engine. The provider executes its transfers
+// without the engine, which only sees notifications of arrivals. If the provider keeps
+// notifications in shared memory, they stay there until a caller asks or the engine's clock drains
+// them. So an arrival wakes nobody. Other providers' receivers record them at once, since a full
+// queue would block the peer until the next drain.
 type Conn struct {
 	tr    *Transport
 	peer  identity.ID
-	token []byte // that it was opened with
+	token []byte // token that it was opened with
 	ep    fabric.Endpoint
 	cq    fabric.CQ
 	in    *arrivals.Log
@@ -45,8 +45,8 @@ type Conn struct {
 // OpenedWith reports whether the connection was opened with this token, in constant time.
 func (c *Conn) OpenedWith(token []byte) bool { return subtle.ConstantTimeCompare(c.token, token) == 1 }
 
-// Drain books the notifications that have arrived. Calls overlap: one of them does the work, also
-// the one that a provider makes from within Read.
+// Drain records the notifications that have arrived. If calls overlap, one of them does the work.
+// That includes a call that a provider makes from within Read.
 func (c *Conn) Drain() {
 	c.reads.Do(func() {
 		for {
@@ -71,12 +71,12 @@ func (c *Conn) book(done []fabric.Completion) {
 	}
 }
 
-// Close ends the connection. When it returns, in any goroutine, no byte of it can land any more.
-// What had arrived stays known.
+// Close ends the connection. When it returns, in any goroutine, the connection can write no more
+// bytes. Recorded arrivals are kept.
 func (c *Conn) Close() {
 	c.closed.Do(func() {
 		c.tr.Forget(c.ep)
-		c.Drain() // the provider drops what is unread when the endpoint closes
+		c.Drain() // the provider discards unread notifications when the endpoint closes
 		_ = c.ep.Close()
 		c.Drain()
 		_ = c.cq.Close()
@@ -110,7 +110,7 @@ func (t *Transport) accept(ctx context.Context) {
 	}
 }
 
-// admit makes a Conn of a request, or refuses it and logs the reason.
+// admit turns a request into a Conn, or refuses it and logs the reason.
 func (t *Transport) admit(ctx context.Context, req fabric.ConnReq) {
 	refuse := func(reason string) {
 		t.config.Log.Warn("connection refused", "transport", t.name, "from", req.Peer(), "reason", reason)
@@ -140,7 +140,7 @@ func (t *Transport) admit(ctx context.Context, req fabric.ConnReq) {
 		c.Close()
 		return
 	}
-	if !t.config.Server.Holds(req.Private()) { // it was dropped before c was there to be found
+	if !t.config.Server.Holds(req.Private()) { // the token was dropped before c was in the list
 		_ = req.Reject([]byte("token was dropped"))
 		c.Close()
 		return
@@ -151,7 +151,7 @@ func (t *Transport) admit(ctx context.Context, req fabric.ConnReq) {
 	}
 }
 
-// add answers false once the transport is closing.
+// add reports false once the transport is closing.
 func (t *Transport) add(c *Conn) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *Transport) remove(c *Conn) {
 	delete(t.conns, c)
 }
 
-// Conns returns the connections that peers have to the transport.
+// Conns returns the connections that peers have opened to the transport.
 func (t *Transport) Conns() []*Conn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,8 +178,8 @@ func (t *Transport) Conns() []*Conn {
 	return out
 }
 
-// Disconnect closes the connections of all engines for which gone is true, at once. When it
-// returns, no byte of them can land any more.
+// Disconnect closes the connections of all engines for which gone is true, concurrently. When it
+// returns, these connections can write no more bytes.
 func Disconnect(all []*Transport, gone func(identity.ID) bool) {
 	var wg sync.WaitGroup
 	defer wg.Wait()

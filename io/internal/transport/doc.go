@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 
-// Package transport has the providers as an engine uses them.
+// Package transport wraps providers for an engine.
 //
-//   - A Transport is one provider: its domain, where it listens, and who is notified when a
-//     connection ends.
+//   - A Transport is one provider: its domain, its listener, and the callbacks for ended
+//     connections.
 //   - A Conn is a connection that a peer opened to it. Notifications of what arrives over it go to
 //     the peer's arrivals.Log.
 //
-// Connections to peers are made by package path, with endpoints of a Transport.
+// Package path opens the connections to peers, with endpoints of a Transport.
 package transport

@@ -19,15 +19,16 @@ const (
 	cqSize = 4096 // completions of one endpoint
 	eqSize = 1024 // connection events of one transport
 
-	defaultOpBytes = 1 << 20 // cuts transfers where a provider states nothing
+	defaultOpBytes = 1 << 20 // splits transfers if a provider states no size
 
-	// minOpSegs, maxOpSegs and opPage bound the segments of an op, unless a provider takes fewer.
+	// minOpSegs, maxOpSegs and opPage set the number of segments of an op, unless a provider takes
+	// fewer.
 	minOpSegs = 1024
 	maxOpSegs = 1 << 20
 	opPage    = 8192
 )
 
-// Config is what the transports of an engine have in common.
+// Config is shared by the transports of an engine.
 type Config struct {
 	Registry *fabric.Registry
 	Host     string          // address or name to listen at
@@ -36,7 +37,7 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// A Transport is one provider as an engine uses it. Safe for concurrent use.
+// A Transport is one provider of an engine. Safe for concurrent use.
 type Transport struct {
 	// Domain is where regions are registered and endpoints are made. It does not change.
 	Domain fabric.Domain
@@ -52,7 +53,7 @@ type Transport struct {
 	wg   sync.WaitGroup
 
 	mu       sync.Mutex
-	watchers map[fabric.Endpoint]func(error) // called once, when the connection ended
+	watchers map[fabric.Endpoint]func(error) // each called once, when its connection ended
 	conns    map[*Conn]struct{}
 	closing  bool
 }
@@ -71,7 +72,7 @@ func Open(ctx context.Context, name string, c Config) (t *Transport, err error) 
 			err = errors.Join(err, opened.Close())
 		}
 	}()
-	// What failed to open is not kept: an interface may hold a nil pointer then, which Close must
+	// Do not keep what failed to open: an interface may then hold a nil pointer, which Close must
 	// not call.
 	fab, err := c.Registry.Open(ctx, t.info)
 	if err != nil {
@@ -103,17 +104,17 @@ func Open(ctx context.Context, name string, c Config) (t *Transport, err error) 
 	return t, nil
 }
 
-// Name is the provider's.
+// Name returns the provider's name.
 func (t *Transport) Name() string { return t.name }
 
-// Addr returns where the transport listens.
+// Addr returns the address that the transport listens on.
 func (t *Transport) Addr() fabric.Addr { return t.lis.Addr() }
 
-// TakesGPUMemory reports whether regions in GPU memory can be registered.
+// TakesGPUMemory reports whether the transport can register GPU memory.
 func (t *Transport) TakesGPUMemory() bool { return t.info.Caps&fabric.CapHMEM != 0 }
 
-// findProvider asks for device memory first: a provider that can't have it on this machine serves
-// host memory.
+// findProvider asks for device memory first. A provider without it on this machine serves host
+// memory.
 func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fabric.Info, error) {
 	hints := &fabric.Info{Provider: name, EPType: fabric.EPMsg,
 		Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
@@ -131,7 +132,7 @@ func findProvider(ctx context.Context, from *fabric.Registry, name string) (*fab
 	return infos[0], nil
 }
 
-// BestOp is the size in bytes of the ops with which the provider is fastest.
+// BestOp returns the size in bytes of the ops with which the provider is fastest.
 func (t *Transport) BestOp() uint64 {
 	if n := t.info.Limits.BestOp; n > 0 {
 		return n
@@ -139,8 +140,8 @@ func (t *Transport) BestOp() uint64 {
 	return defaultOpBytes
 }
 
-// SegMax is how many segments an op has at most: more where the provider is fastest with large ops,
-// so that it gets many small blocks in one.
+// SegMax returns the maximum number of segments of an op. It is higher if the provider is fastest
+// with large ops, so that one op can hold many small blocks.
 func (t *Transport) SegMax() int {
 	l := &t.info.Limits
 	n := max(minOpSegs, int(min(l.BestOp/opPage, maxOpSegs)))
@@ -152,11 +153,11 @@ func (t *Transport) SegMax() int {
 	return n
 }
 
-// BlockLimit is how many blocks an op may have, 0 if the provider takes none.
+// BlockLimit returns how many blocks an op may have, 0 if the provider does not support blocks.
 func (t *Transport) BlockLimit() int { return t.info.Limits.BlockLimit }
 
-// Endpoint makes an enabled endpoint with its own completion queue. ended is called once, when the
-// connection is over, unless Forget is called first.
+// Endpoint returns an enabled endpoint with its own completion queue. ended is called once, when
+// the connection ends, unless Forget is called first.
 func (t *Transport) Endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, error) {
 	cq, err := t.Domain.CQ(cqSize)
 	if err != nil {
@@ -180,7 +181,7 @@ func (t *Transport) Endpoint(ended func(error)) (fabric.Endpoint, fabric.CQ, err
 	return ep, cq, nil
 }
 
-// Forget drops the function that is called at the end of the connection of ep.
+// Forget removes the function that is called when the connection of ep ends.
 func (t *Transport) Forget(ep fabric.Endpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -203,8 +204,8 @@ func (t *Transport) watchEvents(ctx context.Context) {
 		delete(t.watchers, ev.EP)
 		t.mu.Unlock()
 		if ended != nil {
-			t.wg.Add(1) // close waits for it: an endpoint half closed holds the event queue
-			go func() { // closing waits; the next event should not
+			t.wg.Add(1) // Close waits for it: a half-closed endpoint holds the event queue
+			go func() { // closing blocks, and must not delay the next event
 				defer t.wg.Done()
 				ended(ev.Err)
 			}()
@@ -212,8 +213,8 @@ func (t *Transport) watchEvents(ctx context.Context) {
 	}
 }
 
-// Close stops listening and closes all connections of peers. It needs all paths over the transport
-// closed.
+// Close stops listening and closes all connections of peers. All paths over the transport must be
+// closed before.
 func (t *Transport) Close() error {
 	var all error
 	if t.lis != nil {
