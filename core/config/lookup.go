@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// A Lookup returns the present value of an environment variable and whether it is set.
+// A Lookup returns the current value of an environment variable and whether it is set.
 type Lookup func(name string) (string, bool)
 
 var lookup atomic.Pointer[Lookup]
@@ -24,7 +24,7 @@ func SetLookup(f Lookup) {
 	lookup.Store(&f)
 }
 
-// Get returns the variable's present value, "" if unset.
+// Get returns the variable's current value, or "" if it is not set.
 func Get(name string) string {
 	if f := lookup.Load(); f != nil {
 		if v, ok := (*f)(name); ok {
@@ -35,8 +35,8 @@ func Get(name string) string {
 	return os.Getenv(name)
 }
 
-// Flag reads a boolean: 1/true/on/yes, 0/false/off/no in any case; other text counts as true. Unset
-// is def.
+// Flag reads a boolean: 1/true/on/yes or 0/false/off/no, in any case. Other text counts as true. If
+// the variable is not set, Flag returns def.
 func Flag(name string, def bool) bool {
 	switch v := strings.ToLower(strings.TrimSpace(Get(name))); v {
 	case "":
@@ -48,7 +48,7 @@ func Flag(name string, def bool) bool {
 	}
 }
 
-// StrictFlag is Flag that answers unknown text with def and an error.
+// StrictFlag is Flag, but returns def and an error for unknown text.
 func StrictFlag(name string, def bool) (bool, error) {
 	switch v := strings.ToLower(strings.TrimSpace(Get(name))); v {
 	case "":
@@ -62,7 +62,8 @@ func StrictFlag(name string, def bool) (bool, error) {
 	}
 }
 
-// Int reads an integer within lo..hi. Unset is def; anything else is def and an error.
+// Int reads an integer within lo..hi. It returns def if the variable is not set, and def and an
+// error for any other text.
 func Int(name string, def, lo, hi int) (int, error) {
 	v := strings.TrimSpace(Get(name))
 	if v == "" {

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// effectless are settings of AMD's MORI that change nothing here. Programs set them by habit.
+// effectless are settings of AMD's MORI that have no effect here. Programs set them by habit.
 var effectless = []string{
 	"MORI_APP_LOG_LEVEL", "MORI_CORE_LOG_LEVEL", "MORI_METRICS_LOG_LEVEL", "MORI_OPS_LOG_LEVEL",
 	"MORI_UMBP_LOG_LEVEL", "MORI_LOG_PATTERN", "MORI_BNXT_ENABLE_UDP_SPORT", "MORI_CCO_BC",
@@ -24,7 +24,7 @@ var effectless = []string{
 	"MORI_SDMA_NUM_CHANNELS",
 }
 
-// ofTests begin the names that only tests of this repository read.
+// ofTests are prefixes of the names that only this repository's tests read.
 var ofTests = []string{"MORI_TEST", "MORI_REQUIRE", "MORI_SOAK", "MORI_EMULATED_", "MORI_BARE_", "MORI_KEEP_"}
 
 var environ atomic.Pointer[func() []string]
@@ -39,8 +39,8 @@ func SetEnviron(f func() []string) {
 	environ.Store(&f)
 }
 
-// Unknown returns a message for each variable of the environment that is called MORI_ something and
-// that nothing reads, with the nearest name that exists.
+// Unknown returns a message for each environment variable with the prefix MORI_ that mori does not
+// read. The message contains the nearest name that exists.
 func Unknown() []string {
 	list := os.Environ
 	if f := environ.Load(); f != nil {
@@ -67,9 +67,9 @@ func Unknown() []string {
 	return out
 }
 
-var reported sync.Map // messages of Unknown that were logged
+var reported sync.Map // messages of Unknown that have been logged
 
-// ReportUnknown logs what Unknown finds, each message once in a process.
+// ReportUnknown logs the messages of Unknown, each once per process.
 func ReportUnknown(log *slog.Logger) {
 	for _, message := range Unknown() {
 		if _, before := reported.LoadOrStore(message, true); !before {
@@ -78,8 +78,8 @@ func ReportUnknown(log *slog.Logger) {
 	}
 }
 
-// nearest returns the setting whose name differs least from the given one, or "" if all differ in
-// more than a quarter of it.
+// nearest returns the setting with the smallest distance from name, or "" if all differ in more
+// than a quarter of its letters.
 func nearest(name string) string {
 	best, least := "", len(name)/4+1
 	for _, v := range variables() {
@@ -90,8 +90,8 @@ func nearest(name string) string {
 	return best
 }
 
-// distance is how many letters must be changed, added or left out to get b from a (Levenshtein,
-// "Binary codes capable of correcting deletions, insertions and reversals", 1966).
+// distance returns how many letters must be changed, added or removed to turn a into b
+// (Levenshtein, "Binary codes capable of correcting deletions, insertions and reversals", 1966).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

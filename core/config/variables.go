@@ -93,7 +93,7 @@ type Variable struct {
 	secret bool // Value is hidden
 }
 
-// Variables lists every variable that is read today, with its present value.
+// Variables lists every variable that mori reads, with its current value.
 func Variables() []Variable {
 	all := variables()
 	for i := range all {

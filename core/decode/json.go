@@ -13,17 +13,16 @@ import (
 const (
 	// MaxJSON is the length of the longest JSON message, in bytes.
 	MaxJSON = 1 << 20
-	// maxElements is how many bytes the elements of all slices of a message may have, beside a
-	// quarter of its length. The slices grow as their elements are decoded: at most 5 times as
-	// much is allocated on the way.
+	// maxElements bounds the bytes of the elements of all slices of a message, in addition to a
+	// quarter of its length. Slices grow as their elements are decoded, so decoding allocates up to 5
+	// times as much.
 	maxElements = 128 << 10
 )
 
-// JSON decodes a JSON message as json.Unmarshal does, without an allocation that the message's
-// length does not bound. An element of an array takes 3 bytes of text ("{},") and may become a
-// struct of hundreds. So JSON counts the elements first, and refuses a message whose slices could
-// have more than maxElements bytes. It accepts structs, slices, arrays, strings, numbers and
-// bools.
+// JSON decodes a JSON message as json.Unmarshal does, but the message's length bounds every
+// allocation. An array element takes 3 bytes of text ("{},") and may become a struct of hundreds of
+// bytes. So JSON first counts the elements, and rejects a message whose slices could exceed
+// maxElements bytes. It accepts structs, slices, arrays, strings, numbers and bools.
 func JSON(b []byte, to any) error {
 	t := reflect.TypeOf(to)
 	if t == nil || t.Kind() != reflect.Pointer {
@@ -34,13 +33,13 @@ func JSON(b []byte, to any) error {
 	switch n := size.total(b); {
 	case len(b) > MaxJSON:
 		return fmt.Errorf("%w: %d bytes of JSON, want at most %d", ErrMalformed, len(b), MaxJSON)
-	case !utf8.Valid(b): // json would replace each bad byte by three
+	case !utf8.Valid(b): // json would replace each invalid byte with three bytes
 		return fmt.Errorf("%w: JSON that is not UTF-8", ErrMalformed)
 	case n > maxElements+len(b)/4:
 		return fmt.Errorf("%w: JSON of %[3]d bytes needs lists of %[2]d bytes, want at most %[4]d", ErrMalformed, n, len(b), maxElements+len(b)/4)
 	}
 	err := json.Unmarshal(b, to)
-	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) { // its text has all of b
+	if kind := (*json.UnmarshalTypeError)(nil); errors.As(err, &kind) { // its text would contain all of b
 		return fmt.Errorf("%w: byte %d: field %q is not of type %v", ErrMalformed, kind.Offset, kind.Field, kind.Type)
 	}
 	if err != nil {
@@ -49,12 +48,11 @@ func JSON(b []byte, to any) error {
 	return nil
 }
 
-// elementSizes are the sizes of the largest elements of slices in a type, by the JSON that they
-// are decoded from. A null becomes an element of any kind.
+// elementSizes are the sizes of the largest slice elements in a type, by the kind of JSON value
+// that they are decoded from. A null may become an element of any kind.
 type elementSizes struct{ object, array, text, plain int }
 
-// add takes the slices in t into account. It panics if t has a type whose allocation JSON cannot
-// bound.
+// add adds the slices in t. It panics if t has a type whose allocation JSON cannot bound.
 func (s *elementSizes) add(t reflect.Type) {
 	switch t.Kind() {
 	case reflect.Struct:
@@ -66,7 +64,7 @@ func (s *elementSizes) add(t reflect.Type) {
 	case reflect.Array:
 		s.add(t.Elem())
 	case reflect.Slice:
-		if t.Elem().Kind() != reflect.Uint8 { // else it is a text, in base64
+		if t.Elem().Kind() != reflect.Uint8 { // else it is a base64 text
 			of := s.of(t.Elem())
 			*of = max(*of, int(t.Elem().Size()))
 			s.add(t.Elem())
@@ -76,7 +74,7 @@ func (s *elementSizes) add(t reflect.Type) {
 	}
 }
 
-// of returns where the size of elements of type t is.
+// of returns the field of s that holds the size of elements of type t.
 func (s *elementSizes) of(t reflect.Type) *int {
 	switch {
 	case t.Kind() == reflect.Struct:
@@ -89,7 +87,7 @@ func (s *elementSizes) of(t reflect.Type) *int {
 	return &s.plain
 }
 
-// total returns how many bytes the elements of all slices of b have at most.
+// total returns the most bytes that the elements of all slices of b can have.
 func (s *elementSizes) total(b []byte) (n int) {
 	for i := 0; i < len(b); i++ {
 		switch b[i] {
@@ -102,7 +100,7 @@ func (s *elementSizes) total(b []byte) (n int) {
 			n += s.text
 		case '{':
 			n += s.object
-		case '[': // with its first element
+		case '[': // counts its first element
 			n += s.array + s.plain
 		case ',':
 			n += s.plain

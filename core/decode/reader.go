@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// ErrMalformed reports a message that is cut short, not msgpack, or of other types than expected.
+// ErrMalformed reports a message that is truncated, not msgpack, or has other types than expected.
 var ErrMalformed = errors.New("malformed message")
 
 // A Kind is the type of a msgpack element.
@@ -33,8 +33,8 @@ var kindNames = [...]string{"nothing", "nil", "a bool", "an integer", "a float",
 
 func (k Kind) String() string { return kindNames[k] }
 
-// A Reader decodes the elements of one message in order. After the first error all further calls
-// return zero values; Err reports it.
+// A Reader decodes the elements of one message in order. After the first error, which Err returns,
+// all calls return zero values.
 type Reader struct {
 	rest []byte
 	size int // of the whole message
@@ -44,10 +44,10 @@ type Reader struct {
 // NewReader returns a Reader of the message b, which must not change while it is read.
 func NewReader(b []byte) *Reader { return &Reader{rest: b, size: len(b)} }
 
-// Err returns the first error, nil before it.
+// Err returns the first error, or nil.
 func (r *Reader) Err() error { return r.err }
 
-// Fail records an error, unless there is one already.
+// Fail records an error, unless the Reader already has one.
 func (r *Reader) Fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = fmt.Errorf("byte %d of %d: %w: %w", r.size-len(r.rest), r.size, ErrMalformed, fmt.Errorf(format, args...))
@@ -63,7 +63,7 @@ type element struct {
 	head     int    // bytes of the head
 }
 
-// layout describes the heads of one byte and a number: 0xc4 to 0xdf.
+// layout describes the heads that consist of one byte and a number: 0xc4 to 0xdf.
 var layout = [...]struct {
 	kind   Kind
 	number int // bytes of the number that follows
@@ -80,8 +80,8 @@ var layout = [...]struct {
 	0xde - 0xc4: {KindMap, 2, 0}, {KindMap, 4, 0},
 }
 
-// peek decodes the head of the next element, whose contents the message has: a length or a count
-// that exceeds the bytes left is an error.
+// peek decodes the head of the next element. If its length or count exceeds the bytes left in the
+// message, that is an error.
 func (r *Reader) peek() (e element) {
 	if r.err != nil {
 		return element{}
@@ -137,15 +137,15 @@ func (r *Reader) peek() (e element) {
 	return e
 }
 
-// number is a big-endian number of 0 to 8 bytes.
+// number returns a big-endian number of 0 to 8 bytes.
 func number(b []byte) uint64 {
 	var whole [8]byte
 	copy(whole[8-len(b):], b)
 	return binary.BigEndian.Uint64(whole[:])
 }
 
-// Next returns the kind of the next element, without consuming it. At the end of the message that
-// is KindNone, and no error.
+// Next returns the kind of the next element without consuming it. At the end of the message it
+// returns KindNone and records no error.
 func (r *Reader) Next() Kind {
 	if len(r.rest) == 0 {
 		return KindNone
@@ -153,7 +153,7 @@ func (r *Reader) Next() Kind {
 	return r.peek().kind
 }
 
-// take consumes the head of the next element, which must be of one of the kinds wanted.
+// take consumes the head of the next element, whose kind must be one of those wanted.
 func (r *Reader) take(wanted ...Kind) (e element, ok bool) {
 	e = r.peek()
 	if r.err != nil {
@@ -169,14 +169,14 @@ func (r *Reader) take(wanted ...Kind) (e element, ok bool) {
 	return element{}, false
 }
 
-// Array consumes the head of an array and returns how many elements follow. Each of them has a byte
-// at least in what is left of the message.
+// Array consumes the head of an array and returns its number of elements. Each element takes at
+// least one byte of the rest of the message.
 func (r *Reader) Array() int {
 	e, _ := r.take(KindArray)
 	return int(e.value)
 }
 
-// Nil consumes a nil if that is next, and reports whether it was.
+// Nil consumes a nil if that is the next element, and reports whether it was.
 func (r *Reader) Nil() bool {
 	if r.err != nil || r.Next() != KindNil {
 		return false
@@ -201,7 +201,7 @@ func (r *Reader) Int() int64 {
 	return int64(e.value)
 }
 
-// Uint consumes an integer that is not negative.
+// Uint consumes a nonnegative integer.
 func (r *Reader) Uint() uint64 {
 	e, ok := r.take(KindInt)
 	if ok && e.negative {
@@ -211,10 +211,10 @@ func (r *Reader) Uint() uint64 {
 	return e.value
 }
 
-// Text consumes a text, or a binary in its place, of at most limit bytes.
+// Text consumes a text or binary of at most limit bytes.
 func (r *Reader) Text(limit int) string { return string(r.bytes(limit)) }
 
-// Bytes consumes a binary, or a text in its place, of at most limit bytes, and returns a copy.
+// Bytes consumes a binary or text of at most limit bytes, and returns a copy.
 func (r *Reader) Bytes(limit int) []byte {
 	b := r.bytes(limit)
 	if b == nil {
@@ -223,7 +223,7 @@ func (r *Reader) Bytes(limit int) []byte {
 	return append(make([]byte, 0, len(b)), b...)
 }
 
-// bytes consumes a text or binary and returns a part of the message.
+// bytes consumes a text or binary and returns it as a part of the message, without a copy.
 func (r *Reader) bytes(limit int) []byte {
 	e, ok := r.take(KindText, KindBinary)
 	if !ok {
@@ -238,7 +238,7 @@ func (r *Reader) bytes(limit int) []byte {
 	return b
 }
 
-// Skip consumes n elements of any kind, with whatever is in them.
+// Skip consumes n elements of any kind, including nested elements.
 func (r *Reader) Skip(n int) {
 	for left := uint64(max(n, 0)); left > 0 && r.err == nil; left-- {
 		e := r.peek()

@@ -8,14 +8,14 @@ import (
 	"strconv"
 )
 
-// Unmarshal decodes a msgpack array into the struct that to points to: its exported fields in
-// order, as msgpack's "as_array" writes them. Fields that the array does not have keep their
-// values, and surplus elements are skipped, so that either side may be newer. A nil leaves its
-// field alone.
+// Unmarshal decodes a msgpack array into the struct that to points to. It fills the exported fields
+// in order, as msgpack's "as_array" writes them. If the array is shorter, the remaining fields keep
+// their values; if it is longer, Unmarshal skips the rest. So either side may be newer. A nil
+// leaves its field unchanged.
 //
 // Fields are integers, bools, strings, []byte and slices of such structs. The tag max bounds the
-// bytes of a string or []byte, or the elements of a slice. A slice of structs must have one, since
-// an element of a byte may become a struct of many.
+// bytes of a string or []byte, or the elements of a slice. A slice of structs must have the tag,
+// since an element of one byte may become a large struct.
 func Unmarshal(b []byte, to any) error {
 	v := reflect.ValueOf(to)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -93,7 +93,7 @@ func (r *Reader) slice(v reflect.Value, f reflect.StructField) {
 	v.Set(all)
 }
 
-// limitOf is the tag max of a field, or what holds without one.
+// limitOf returns the tag max of a field, or the given default.
 func limitOf(f reflect.StructField, without int) int {
 	text, ok := f.Tag.Lookup("max")
 	if !ok {

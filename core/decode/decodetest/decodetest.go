@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package decodetest measures what decoders of foreign bytes allocate. A resident set does not show
-// it: a fresh mapping costs no memory until it is written.
+// Package decodetest measures what decoders of untrusted bytes allocate. The resident set does not
+// show it, because a fresh mapping uses no memory until it is written.
 package decodetest
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The bound on what a process may allocate for bytes from a peer that has not proved who it is.
+// The bound on what a process may allocate for bytes from a peer that has not authenticated itself.
 const (
 	PerByte = 4
 	Slack   = 1 << 20
@@ -24,7 +24,7 @@ func Allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// Bounded runs f, which decodes the given number of received bytes, and fails the test if the
+// Bounded runs f, which decodes the given number of received bytes. It fails the test if the
 // process allocates more than the bound meanwhile.
 func Bounded(t testing.TB, received int, f func()) {
 	t.Helper()

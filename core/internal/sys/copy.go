@@ -4,9 +4,9 @@ package sys
 
 import "runtime/debug"
 
-// Copy moves bytes from src to dst, both in this process, until one list ends. A page that cannot
-// be touched is EFAULT and not the end of the process; moved is exact up to the entry. Entries are
-// used up.
+// Copy copies bytes from src to dst, both in this process, until one list ends. A page that cannot
+// be accessed results in EFAULT instead of a crash. moved is exact to the entry. Copy modifies both
+// lists.
 func Copy(dst, src []Iovec) (moved int, err error) {
 	was := debug.SetPanicOnFault(true)
 	defer faulted(was, &err)

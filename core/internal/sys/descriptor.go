@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pidfd opens a descriptor that becomes readable when process pid ends. It is non-blocking, so
-// os.NewFile puts it under the netpoller. ESRCH: no such process.
+// Pidfd opens a descriptor that becomes readable when process pid ends. It is non-blocking, so that
+// os.NewFile uses the netpoller. ESRCH if the process does not exist.
 func Pidfd(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
-	if errors.Is(err, syscall.EINVAL) { // kernels before 5.10 have no such flag
+	if errors.Is(err, syscall.EINVAL) { // kernels before 5.10 do not have the flag
 		if fd, err = unix.PidfdOpen(pid, 0); err == nil {
 			err = unix.SetNonblock(fd, true)
 		}
@@ -25,10 +25,10 @@ func Pidfd(pid int) (int, error) {
 	return fd, nil
 }
 
-// Readable reports at once whether fd has something to read, is at its end, or is broken.
+// Readable reports, without blocking, whether fd has data to read, is at its end, or is broken.
 func Readable(fd int) bool { return Poll(fd, unix.POLLIN) }
 
-// Poll reports at once whether fd has one of the events of poll(2), or is broken.
+// Poll reports, without blocking, whether fd has one of the events of poll(2), or is broken.
 func Poll(fd int, events int16) bool {
 	p := []unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Event makes a descriptor that poll finds readable from EventSet to EventClear (eventfd). The
-// caller closes it with CloseFD.
+// Event makes an eventfd, which is readable from EventSet to EventClear. The caller closes it with
+// CloseFD.
 func Event() (int, error) {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -19,8 +19,8 @@ func Event() (int, error) {
 	return fd, nil
 }
 
-// EventSet makes a descriptor of Event readable. Neither call can fail on one that is open, or
-// block.
+// EventSet makes a descriptor of Event readable. Neither EventSet nor EventClear blocks or fails on
+// an open descriptor.
 func EventSet(fd int) {
 	count := uint64(1)
 	_, _, _ = unix.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count))

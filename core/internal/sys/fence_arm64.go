@@ -2,5 +2,5 @@
 
 package sys
 
-// Fence makes stores before it visible to all cores before loads and stores after it are done.
+// Fence makes earlier stores visible to all cores before later loads and stores take effect.
 func Fence()

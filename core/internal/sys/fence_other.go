@@ -6,8 +6,8 @@ package sys
 
 import "sync/atomic"
 
-// Fence makes stores before it visible to all cores before loads and stores after it are done. Go's
-// atomic store does that; on amd64 it is an exchange, which takes a third of the time of MFENCE.
+// Fence makes earlier stores visible to all cores before later loads and stores take effect. Go's
+// atomic store does that. On amd64 it is an XCHG, which takes a third of the time of MFENCE.
 func Fence() {
 	var word uint32
 	atomic.StoreUint32(&word, 1)

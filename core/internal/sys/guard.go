@@ -10,9 +10,9 @@ import (
 	"syscall"
 )
 
-// Guard runs f, in which to touch a page that cannot be touched is EFAULT and not the end of the
-// process. f has ended at that place then: locks that it holds are to be given up by defer. Other
-// panics go on.
+// Guard runs f. If f accesses a page that cannot be accessed, Guard returns EFAULT instead of
+// crashing the process. f stops at that point, so it must release locks with defer. Guard does not
+// recover other panics.
 func Guard(f func()) (err error) {
 	was := debug.SetPanicOnFault(true)
 	defer func() {
@@ -28,8 +28,8 @@ func Guard(f func()) (err error) {
 	return nil
 }
 
-// isFault reports whether a panic is one of SetPanicOnFault, which has the address, or of an
-// address in the first page, which does not.
+// isFault reports whether a panic is a memory fault: one of SetPanicOnFault, which has the address,
+// or one in the first page, which does not.
 func isFault(r any) bool {
 	e, ok := r.(runtime.Error)
 	if !ok {

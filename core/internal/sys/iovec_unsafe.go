@@ -8,20 +8,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IovMax is the most Iovecs that the kernel takes in one call (UIO_MAXIOV).
+// IovMax is the most Iovecs that the kernel accepts in one call (UIO_MAXIOV).
 const IovMax = 1024
 
-// An Iovec is a run of memory of this or another process, laid out as the kernel's struct iovec.
+// An Iovec is a range of memory of this or another process, laid out as the kernel's struct iovec.
 type Iovec struct {
 	Addr uint64
 	Len  uint64
 }
 
-// The kernel's struct on the platforms that mori builds for: this fails to compile elsewhere.
+// This fails to compile on platforms whose struct iovec has another size.
 var _ [unsafe.Sizeof(unix.Iovec{})]byte = [unsafe.Sizeof(Iovec{})]byte{}
 
-// Advance drops the first n bytes of iov, inside an entry if need be (that entry is changed), and
-// entries without length in front of the rest. It returns what remains.
+// Advance drops the first n bytes of iov, and empty entries in front of the rest. If n ends inside
+// an entry, Advance changes that entry. It returns what remains.
 func Advance(iov []Iovec, n uint64) []Iovec {
 	for len(iov) > 0 && iov[0].Len <= n {
 		n -= iov[0].Len

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Alloc maps n bytes of zeroed memory outside Go's heap, on page boundaries. Free gives it back.
+// Alloc maps n bytes of zeroed memory outside Go's heap, page-aligned. Free unmaps it.
 func Alloc(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -17,7 +17,7 @@ func Alloc(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Free unmaps memory of Alloc or of package memfd, the slice as it came from there.
+// Free unmaps memory of Alloc or of package memfd. b must be the slice that they returned.
 func Free(b []byte) error {
 	if err := unix.Munmap(b); err != nil {
 		return fmt.Errorf("unmap %d bytes: %w", len(b), err)

@@ -4,11 +4,11 @@ package sys
 
 import "unsafe"
 
-// Addr is the address of a value that Slice gave.
+// Addr returns the address of a value in a result of Slice.
 func Addr[T any](v *T) uint64 { return uint64(uintptr(unsafe.Pointer(v))) }
 
-// Slice is the n values of a type without pointers that lie at addr, aligned to it. It is valid
-// while the memory's owner keeps it.
+// Slice returns the n values at addr, which must be aligned. Their type must not contain pointers.
+// The slice is valid while the memory's owner keeps it.
 func Slice[T any](addr uint64, n int) []T {
 	if n == 0 {
 		return nil

@@ -4,8 +4,8 @@ package sys
 
 import "runtime/debug"
 
-// MoveStrided copies count elements of size bytes each, one after the other, that lie dstep bytes
-// apart at dst and sstep apart at src. Errors are those of Move.
+// MoveStrided copies count elements of size bytes, in order. They lie dstep bytes apart at dst and
+// sstep bytes apart at src. Its errors are those of Move.
 func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
 	was := debug.SetPanicOnFault(true)
 	defer faulted(was, &err)
@@ -28,7 +28,7 @@ func MoveStrided(dst, dstep, src, sstep, size, count uint64) (err error) {
 	return nil
 }
 
-// strided is MoveStrided of elements that a register holds. They may lie at any address.
+// strided is MoveStrided for elements that fit a register. They may lie at any address.
 func strided[T uint8 | uint16 | uint32 | uint64](dst, dstep, src, sstep, count uint64) {
 	for range count {
 		*(*T)(pointer(dst)) = *(*T)(pointer(src))

@@ -25,10 +25,10 @@ func operation(op uintptr, shared bool) uintptr {
 	return op | futexPrivateFlag
 }
 
-// Wait parks the calling thread (not only the goroutine) while the word at addr is val, until
-// Wake or the timeout. shared is for words in memory that processes share. It returns nil when
-// woken, EAGAIN when the word was not val, ETIMEDOUT, or EINTR: the caller looks at the word again
-// in every case.
+// Wait parks the calling thread (not only the goroutine) while the word at addr is val, until Wake
+// or the timeout. shared is for words in memory that processes share. Wait returns nil when woken,
+// EAGAIN if the word was not val, ETIMEDOUT, or EINTR. In every case the caller reads the word
+// again.
 func Wait(addr uint64, val uint32, timeout time.Duration, shared bool) error {
 	ts := unix.NsecToTimespec(max(int64(timeout), 0))
 	_, _, errno := unix.Syscall6(unix.SYS_FUTEX, uintptr(addr), operation(opWait, shared), uintptr(val), uintptr(unsafe.Pointer(&ts)), 0, 0)
@@ -38,7 +38,7 @@ func Wait(addr uint64, val uint32, timeout time.Duration, shared bool) error {
 	return nil
 }
 
-// Wake wakes up to n threads that wait on the word at addr and returns how many.
+// Wake wakes up to n threads that wait on the word at addr and returns their number.
 func Wake(addr uint64, n int, shared bool) (int, error) {
 	woken, _, errno := unix.Syscall(unix.SYS_FUTEX, uintptr(addr), operation(opWake, shared), uintptr(n))
 	if errno != 0 {
@@ -47,8 +47,8 @@ func Wake(addr uint64, n int, shared bool) (int, error) {
 	return int(woken), nil
 }
 
-// WordAddr is the address of w, for C code of this process. Go's heap does not move; the caller
-// keeps w alive.
+// WordAddr returns the address of w, for C code of this process. Go's heap does not move; the
+// caller keeps w alive.
 func WordAddr(w *atomic.Uint32) uint64 { return uint64(uintptr(unsafe.Pointer(w))) }
 
 // WakeWord wakes every thread of this process that waits on w with FUTEX_WAIT_PRIVATE.

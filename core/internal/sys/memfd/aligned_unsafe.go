@@ -12,8 +12,8 @@ import (
 )
 
 // MapAligned maps limit bytes of fd, shared, at a multiple of align, a power of two. The file may
-// be smaller for now: what lies behind its end must not be touched. Pages come into being when they
-// are touched. sys.Free unmaps whole, of which b is a part.
+// still be smaller; memory beyond its end must not be accessed. The kernel allocates pages at the
+// first access. b is a part of whole, which sys.Free unmaps.
 func MapAligned(fd int, limit, align uint64) (whole, b []byte, err error) {
 	const access, kind = unix.PROT_READ | unix.PROT_WRITE, unix.MAP_SHARED | unix.MAP_NORESERVE
 	if align <= uint64(unix.Getpagesize()) {
@@ -22,7 +22,7 @@ func MapAligned(fd int, limit, align uint64) (whole, b []byte, err error) {
 		}
 		return b, b, nil
 	}
-	room := limit + align // of addresses: no memory is behind them
+	room := limit + align // address space without memory
 	if whole, err = unix.Mmap(-1, 0, int(room), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE); err != nil {
 		return nil, nil, fmt.Errorf("reserve %d bytes of address space: %w", room, err)
 	}

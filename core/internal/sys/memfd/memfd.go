@@ -9,13 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// New makes an anonymous file of size bytes that two processes can map; its size cannot change. The
+// New makes an anonymous file of size bytes that two processes can map. Its size is fixed. The
 // caller closes it with sys.CloseFD.
 func New(name string, size int) (int, error) {
 	return create(name, uint64(size), unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
 }
 
-// NewGrowing makes an anonymous file of size bytes that Truncate makes larger, and nobody smaller.
+// NewGrowing makes an anonymous file of size bytes. Truncate can enlarge it; nothing can shrink it.
 func NewGrowing(name string, size uint64) (int, error) {
 	return create(name, size, unix.F_SEAL_SHRINK)
 }
@@ -35,8 +35,8 @@ func create(name string, size uint64, seals int) (int, error) {
 	return fd, nil
 }
 
-// Map maps the memfd fd, which must be exactly size bytes and sealed. The mapping does not need fd
-// any more. sys.Free unmaps.
+// Map maps the memfd fd, which must be sealed and exactly size bytes long. fd may be closed
+// afterwards. sys.Free unmaps the memory.
 func Map(fd, size int) ([]byte, error) {
 	got, err := Size(fd)
 	if err != nil {
@@ -60,8 +60,8 @@ func Truncate(fd int, size uint64) error {
 	return nil
 }
 
-// Size is the size of a file, which must be sealed against shrinking: SIGBUS kills a process that
-// maps a file which its maker then shrinks.
+// Size returns the size of a file, which must be sealed against shrinking. If another process could
+// shrink a mapped file, SIGBUS would kill the process that maps it.
 func Size(fd int) (uint64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -23,8 +23,8 @@ const (
 	procmapWritable  = 2
 )
 
-// queryMapping asks for the mapping around addr. ENOENT: nothing is mapped there. ENOTTY: the
-// kernel does not know this question.
+// queryMapping queries the mapping that contains addr. ENOENT: nothing is mapped there. ENOTTY: the
+// kernel does not support the ioctl.
 func queryMapping(maps int, addr uint64) (end uint64, readable, writable bool, err error) {
 	q := procmapQuery{size: uint64(unsafe.Sizeof(procmapQuery{})), queryAddr: addr}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(maps), procmapQueryCall, uintptr(unsafe.Pointer(&q)))

@@ -14,13 +14,13 @@ import (
 
 var pageSize = uint64(os.Getpagesize())
 
-// Map is the room that Resident needs. It must be in the heap, as what is part of a larger
-// object is: the system call knows it by its address.
+// Map is a buffer for Resident. It must be on the heap, for example as part of a larger object,
+// because the system call takes its address.
 type Map [32]byte
 
 // Resident reports whether the pages of iov are in memory, so that a system call that reads them
-// does not wait for a page. It is false for entries of more than 32 pages, and true for memory that
-// is not mapped, which a system call refuses at once. It takes 0.4 us an entry.
+// does not wait for a page. It returns false for entries of more than 32 pages. It returns true for
+// memory that is not mapped, since a system call rejects it immediately. It takes 0.4 us an entry.
 func Resident(iov []sys.Iovec, pages *Map) bool {
 	for _, v := range iov {
 		if v.Len == 0 {
@@ -47,8 +47,8 @@ func Resident(iov []sys.Iovec, pages *Map) bool {
 	return true
 }
 
-// Mapped reports whether all of n bytes at addr are mapped: msync looks, and MS_ASYNC has it do
-// nothing else.
+// Mapped reports whether all of n bytes at addr are mapped. It uses msync, which checks this; with
+// MS_ASYNC it does nothing else.
 func Mapped(addr, n uint64) bool {
 	page := uint64(unix.Getpagesize())
 	begin := addr &^ (page - 1)
@@ -56,9 +56,8 @@ func Mapped(addr, n uint64) bool {
 	return errno == 0
 }
 
-// NUMANode asks the kernel for the NUMA node of the page at addr (get_mempolicy with MPOL_F_NODE
-// and MPOL_F_ADDR, linux/mempolicy.h). The page is not touched on our side; -1 if the kernel does
-// not say.
+// NUMANode returns the NUMA node of the page at addr, or -1 if the kernel does not report it
+// (get_mempolicy with MPOL_F_NODE and MPOL_F_ADDR, linux/mempolicy.h). It does not access the page.
 func NUMANode(addr uint64) int {
 	var node int32 = -1
 	const byNode, byAddr = 1, 2

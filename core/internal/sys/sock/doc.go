@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
 
 // Package sock sends and receives lists of memory on sockets. On unix sockets it passes descriptors
-// and asks for the peer's credentials.
+// and reads the peer's credentials.
 package sock

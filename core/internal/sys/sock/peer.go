@@ -10,14 +10,14 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Cred identifies the process at the other end of a unix socket. PID is 0 when that process is
-// not visible in our pid namespace.
+// A Cred identifies the process at the other end of a unix socket. PID is 0 if that process is not
+// visible in our pid namespace.
 type Cred struct {
 	PID      int
 	UID, GID uint32
 }
 
-// PeerCred asks the kernel who connected the unix socket fd, or listened for it (SO_PEERCRED).
+// PeerCred returns the process that connected the unix socket fd, or listened for it (SO_PEERCRED).
 func PeerCred(fd int) (Cred, error) {
 	c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil {
@@ -26,6 +26,6 @@ func PeerCred(fd int) (Cred, error) {
 	return Cred{PID: int(c.Pid), UID: c.Uid, GID: c.Gid}, nil
 }
 
-// HungUp reports at once whether the peer of socket fd has closed its end, or fd is broken. Data
-// that waits does not matter.
+// HungUp reports, without blocking, whether the peer of socket fd has closed its end, or fd is
+// broken. It ignores pending data.
 func HungUp(fd int) bool { return sys.Poll(fd, unix.POLLRDHUP) }

@@ -12,8 +12,8 @@ import (
 )
 
 // Sendv sends the first sys.IovMax entries of iov on the socket fd with the given MSG_ flags and
-// MSG_NOSIGNAL: a peer that has gone is EPIPE and never a signal, whatever the host program did
-// with SIGPIPE.
+// MSG_NOSIGNAL. If the peer has closed, it returns EPIPE and never raises SIGPIPE, whatever the
+// host program does with that signal.
 func Sendv(fd int, iov []sys.Iovec, flags int) (int, error) {
 	var msg unix.Msghdr
 	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))
@@ -30,7 +30,7 @@ func Sendv(fd int, iov []sys.Iovec, flags int) (int, error) {
 }
 
 // Recvv receives from the socket fd into the first sys.IovMax entries of iov with the given MSG_
-// flags. 0 with entries of some length is the end of the stream.
+// flags. If the entries are not empty, a result of 0 is the end of the stream.
 func Recvv(fd int, iov []sys.Iovec, flags int) (int, error) {
 	var msg unix.Msghdr
 	msg.Iov = (*unix.Iovec)(unsafe.Pointer(unsafe.SliceData(iov)))

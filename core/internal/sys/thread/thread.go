@@ -12,15 +12,15 @@ import (
 	"mori/core/internal/sys/futex"
 )
 
-// napWord is never changed.
+// napWord never changes.
 var napWord atomic.Uint32
 
-// Nap parks the calling thread for d and some 60 us more. time.Sleep takes up to 1.5 ms where d is
-// less than one: the runtime waits at its poller in whole milliseconds. A nap holds a thread, so it
-// is for waits that end soon.
+// Nap parks the calling thread for d plus about 60 us. time.Sleep takes up to 1.5 ms if d is below
+// one, because the runtime's poller waits in whole milliseconds. A nap occupies a thread, so use it
+// only for short waits.
 func Nap(d time.Duration) { _ = futex.Wait(futex.WordAddr(&napWord), 0, d, false) }
 
-// Yield lets other threads run on this processor, if there are any (sched_yield).
+// Yield lets another thread run on this processor, if one is ready (sched_yield).
 func Yield() { _, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
 
 // Affinity lists the processors that a thread may run on, in order.

@@ -9,8 +9,9 @@ import (
 	"mori/core/internal/sys"
 )
 
-// Allowed reports whether processes of one user may copy each other's memory, and why. It asks the
-// kernel about this process first, which shows a seccomp filter, and Yama about others.
+// Allowed reports whether processes of one user may copy each other's memory, and why. It first
+// tries the call on this process, which detects a seccomp filter, then checks Yama for other
+// processes.
 func Allowed() (ok bool, reason string) {
 	var word [8]byte
 	at := []sys.Iovec{{Addr: sys.AddrOf(word[:]), Len: 8}}

@@ -15,7 +15,7 @@ import (
 
 // The values of kernel.yama.ptrace_scope.
 const (
-	PtraceClassic    = 0 // same user is enough; also where Yama is not built in
+	PtraceClassic    = 0 // same user is enough; also used if Yama is not built in
 	PtraceRestricted = 1 // descendants, or processes named with PR_SET_PTRACER
 	PtraceAdmin      = 2 // CAP_SYS_PTRACE only
 	PtraceNone       = 3 // nobody
@@ -38,9 +38,9 @@ func PtraceScope() (int, error) {
 	return n, nil
 }
 
-// AllowPtrace lets processes of the same user reach this one where Yama is restricted. A process
-// has only one such grant (PR_SET_PTRACER), so it is given to any of the user's processes. EINVAL:
-// Yama is not there.
+// AllowPtrace lets processes of the same user access this one if Yama is restricted. A process can
+// set only one such permission (PR_SET_PTRACER), so AllowPtrace sets it for any of the user's
+// processes. EINVAL if Yama is not available.
 func AllowPtrace() error {
 	const anyProcess = ^uintptr(0) // PR_SET_PTRACER_ANY
 	if err := unix.Prctl(unix.PR_SET_PTRACER, anyProcess, 0, 0, 0); err != nil {

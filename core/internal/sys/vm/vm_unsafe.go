@@ -12,20 +12,21 @@ import (
 )
 
 // Read copies from remote, memory of process pid, to local, in order, until one of the lists ends
-// or a page on either side cannot be touched. It returns the exact number of bytes moved, with
-// EFAULT for such a page, ESRCH when the process is gone, and EPERM when the kernel forbids it.
-// Lists may have any length; entries are used up: an entry in which the kernel stopped is changed.
+// or a page on either side cannot be accessed. It returns the exact number of bytes copied, with
+// EFAULT for such a page, ESRCH if the process does not exist, and EPERM if the kernel forbids the
+// access. Lists may have any length. Read modifies both; it changes an entry in which the kernel
+// stopped.
 func Read(pid int, local, remote []sys.Iovec) (int, error) {
 	return transfer(unix.SYS_PROCESS_VM_READV, pid, local, remote)
 }
 
-// Write copies from local to remote, memory of process pid; in all else it is [Read].
+// Write copies from local to remote, memory of process pid; otherwise it is like [Read].
 func Write(pid int, local, remote []sys.Iovec) (int, error) {
 	return transfer(unix.SYS_PROCESS_VM_WRITEV, pid, local, remote)
 }
 
-// transfer repeats the call after every partial result. The manual promises results that do not
-// split an entry; kernels do split at pages, so the rest is computed in bytes.
+// transfer repeats the call after every partial result. The manual says that partial results do not
+// split an entry, but kernels split at pages, so transfer counts bytes.
 func transfer(trap uintptr, pid int, local, remote []sys.Iovec) (int, error) {
 	moved := 0
 	for {
