@@ -10,6 +10,7 @@ import os
 import platform
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -283,6 +284,17 @@ class Peer:
         """Make the peer and ``engine`` know each other."""
         engine.register_remote_engine(self.desc)
         self.call("know", engine.get_engine_desc().pack())
+
+    def pause(self) -> None:
+        """Stop the process. Until all of its threads have stopped, which takes a while on busy cores, it may answer."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def resume(self) -> None:
+        """Continue the process after :meth:`pause`."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         self.process.kill()

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -33,7 +31,7 @@ def backend(request: pytest.FixtureRequest) -> BackendType:
 def peer(backend: BackendType) -> Iterator[Peer]:
     peer = Peer("peer", backend)
     yield peer
-    os.kill(peer.process.pid, signal.SIGCONT)
+    peer.resume()
     peer.stop()
 
 
@@ -86,7 +84,7 @@ def test_nothing_lands_after_cancel(pair: tuple[IOEngineSession, Region, int], p
 def test_cancel_of_a_transfer_with_a_stopped_peer(pair: tuple[IOEngineSession, Region, int], peer: Peer) -> None:
     session, local, _ = pair
     succeed(session.write(0, 0, 8, 1))
-    os.kill(peer.process.pid, signal.SIGSTOP)
+    peer.pause()
     status = session.read(0, 0, SIZE, 2)
     started = time.monotonic()
     status.Cancel(timeout_ms=20_000)  # a read lands here only, so the peer need not say anything
@@ -98,7 +96,7 @@ def test_cancel_of_a_transfer_with_a_stopped_peer(pair: tuple[IOEngineSession, R
             status.Cancel(timeout_ms=300)
         assert finish(status) == StatusCode.ERR_BAD_STATE
     assert time.monotonic() - started < 60
-    os.kill(peer.process.pid, signal.SIGCONT)
+    peer.resume()
     assert bytes(local) == bytes(SIZE)
     succeed(session.write(0, 0, SIZE, 4))
 
@@ -108,7 +106,7 @@ def test_deadline_of_session_and_call(pair: tuple[IOEngineSession, Region, int],
     session, _, _ = pair
     succeed(session.with_deadline(0).write(0, 0, 8, 1))
     succeed(session.batch_write([0], [0], [8], 1, deadline_ms=5000))
-    os.kill(peer.process.pid, signal.SIGSTOP)
+    peer.pause()
     calls: list[Callable[[], TransferStatus]] = (
         [lambda: session.with_deadline(200).batch_write([0], [0], [SIZE], 2)]
         if of == "session"
@@ -130,12 +128,12 @@ def test_deadline_of_calls_of_the_engine(engine: IOEngine, peer: Peer) -> None:
     local = Region(engine, pattern(SIZE))
     one, many = (local.desc, 0, remote, 0, SIZE), ([local.desc] * 2, [[0]] * 2, [remote] * 2, [[0]] * 2, [[SIZE]] * 2)
     succeed(engine.write(*one, 1, deadline_ms=0))
-    os.kill(peer.process.pid, signal.SIGSTOP)
+    peer.pause()
     late = [engine.write(*one, 2, deadline_ms=200), *engine.batch_read(*many, [3, 4], deadline_ms=200)]
     for status in late:
         if finish(status) != StatusCode.SUCCESS:  # with shared memory a stopped peer is no obstacle
             assert "deadline of 200 ms" in status.Message()
-    os.kill(peer.process.pid, signal.SIGCONT)
+    peer.resume()
     succeed(engine.write(*one, 5))
     for bad in (-1, 2**31):
         with pytest.raises(ValueError, match="deadline_ms"):

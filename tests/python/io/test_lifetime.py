@@ -176,7 +176,7 @@ def main():
     size = 64 << 20
     here = Region(engine, size)
     session = engine.create_session(here.desc, peer.register(size)[1])
-    os.kill(peer.process.pid, signal.SIGSTOP)
+    peer.pause()
     globals()["kept"] = here, [session.write(0, 0, size, uid) for uid in range(4)], session, engine
     print("leaving", flush=True)
 

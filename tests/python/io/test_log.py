@@ -26,7 +26,7 @@ peer.meet(here)
 region = Region(here, 1 << 20)
 _, remote = peer.register(1 << 20)
 assert finish(here.write(region.desc, 0, remote, 0, 4096, here.allocate_transfer_uid())) is StatusCode.SUCCESS
-os.kill(peer.process.pid, signal.SIGSTOP)
+peer.pause()
 statuses = [here.write(region.desc, 0, remote, 0, 4096, here.allocate_transfer_uid()) for _ in range(1000)]
 peer.kill()
 codes = {finish(status) for status in statuses}

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable
 
@@ -27,7 +25,7 @@ def test_a_call_beyond_the_limit_waits_without_the_gil(
         session = engine.create_session(local.desc, peer.register(SIZE)[1])
         assert session is not None
         succeed(session.write(0, 0, 8, 0))
-        os.kill(peer.process.pid, signal.SIGSTOP)
+        peer.pause()
         pending = [session.write(0, 0, SIZE, uid) for uid in (1, 2)]
         ticks = 0
         stop = threading.Event()
@@ -47,7 +45,7 @@ def test_a_call_beyond_the_limit_waits_without_the_gil(
         assert refused.Code() == StatusCode.ERR_BAD_STATE
         assert "MORI_IO_MAX_PENDING" in refused.Message()
         assert after > before, "nobody else ran while the call waited"
-        os.kill(peer.process.pid, signal.SIGCONT)
+        peer.resume()
         for status in pending:
             succeed(status)
         succeed(session.write(0, 0, 8, 4))

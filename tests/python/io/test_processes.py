@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -187,13 +186,13 @@ class TestStopped:
         region = Region(engine, size)
         session = engine.create_session(region.desc, peer.register(size)[1])
         succeed(session.write(0, 0, 8, 0))
-        os.kill(peer.process.pid, signal.SIGSTOP)
+        peer.pause()
         try:
             status = session.write(0, 0, size, 1)
             assert status.WaitFor(100) == StatusCode.IN_PROGRESS
             assert finish(status) == StatusCode.ERR_RDMA_OP
         finally:
-            os.kill(peer.process.pid, signal.SIGCONT)
+            peer.resume()
         message = status.Message()
         assert "there" in message
         assert "tcp" in message
@@ -211,7 +210,7 @@ class TestStopped:
         peer.meet(engine)
         region = Region(engine, pattern(64))
         index, remote = peer.register(64)
-        os.kill(peer.process.pid, signal.SIGSTOP)
+        peer.pause()
         ticks: list[float] = []
         done = threading.Event()
 
@@ -227,7 +226,7 @@ class TestStopped:
         finally:
             done.set()
             ticker.join()
-            os.kill(peer.process.pid, signal.SIGCONT)
+            peer.resume()
         assert len(ticks) > 5, "other threads must run while one waits for the peer"
         succeed(engine.write(region.desc, 0, remote, 0, 64, 1))
         assert peer.content(index) == bytes(region)
@@ -243,13 +242,13 @@ class TestStopped:
         sessions = [here.create_session(region.desc, desc) for desc in (stuck, remote)]
         for session in sessions:
             succeed(session.write(0, 0, 8, 0))
-        os.kill(peer.process.pid, signal.SIGSTOP)
+        peer.pause()
         try:
             waiting = [sessions[0].write(0, 0, SIZE, uid) for uid in range(8)]
             for uid in range(8):
                 succeed(sessions[1].write(0, 0, SIZE, uid))
         finally:
-            os.kill(peer.process.pid, signal.SIGCONT)
+            peer.resume()
         assert other.content(index) == bytes(region)
         for status in waiting:
             succeed(status)

@@ -219,6 +219,7 @@ def _dropped(rank: Rank, kind: str) -> None:
     for _ in range(2):
         out, *_ = op.dispatch(rows, None, None, ids)
         sums, _ = op.combine(out, None, ids)
+    take(sums)  # rows and ids are freed below, and the GPU must have read them
     gone = weakref.ref(op)
     del op, out, sums, _
     gc.collect()
