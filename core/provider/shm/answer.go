@@ -11,7 +11,7 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// number keeps s until its answer.
+// number stores s until the peer answers it, and returns its number.
 func (o *outbox) number(s sending) uint32 {
 	if s.large {
 		o.large++
@@ -26,7 +26,7 @@ func (o *outbox) number(s sending) uint32 {
 	return uint32(len(o.sent) - 1)
 }
 
-// answered takes the peer's answer to a message. ok is false once the outbox has stopped.
+// answered handles the peer's answer to a message. ok is false once the outbox has stopped.
 func (o *outbox) answered(number uint64) (t conn.Ticket, op *fabric.Op, ok bool, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

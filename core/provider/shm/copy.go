@@ -16,15 +16,15 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// sliceLists are the lists of messages that are pulled by the goroutine that finds them. A call
-// through vmCalls would move lists on the stack to the heap each time.
+// sliceLists reuses the lists of messages that are pulled by the goroutine that finds them. Lists
+// on the stack would be moved to the heap at each call through vmCalls.
 var sliceLists = sync.Pool{New: func() any { return newSlice() }}
 
 func newSlice() *slice {
 	return &slice{local: make([]sys.Iovec, 0, sys.IovMax), remote: make([]sys.Iovec, 0, sys.IovMax)}
 }
 
-// A copies moves bytes between the memories of the two processes, for one data path.
+// A copies copies bytes between the memories of the two processes, for one data path.
 type copies struct {
 	path   *dataPath
 	vm     vmCalls
@@ -34,7 +34,7 @@ type copies struct {
 	}
 }
 
-// touch is a copy of nothing: it only finds out whether the grant still holds.
+// touch copies nothing. It only checks whether the grant is still valid.
 func (c *copies) touch(l *regionGrant) error {
 	if err := c.enter(l); err != nil {
 		return err
@@ -43,8 +43,8 @@ func (c *copies) touch(l *regionGrant) error {
 	return nil
 }
 
-// enter passes everything that may forbid a copy: this side stopped, the region is closed, the peer
-// admits no more copies.
+// enter makes all checks that may forbid a copy: this side stopped, the region is closed, or the
+// peer admits no more copies.
 func (c *copies) enter(l *regionGrant) error {
 	if c.path.stopping.Load() {
 		return c.path.stopCause()
@@ -64,8 +64,8 @@ func (c *copies) leave(l *regionGrant) {
 	l.Use.Leave()
 }
 
-// now copies all of an op on the caller's thread, if it is one slice whose pages are in memory on
-// both sides. Otherwise it reports false, and has done nothing.
+// now copies a whole op on the caller's thread, if it fits one slice and all its pages are in
+// memory on both sides. Otherwise it copies nothing and returns false.
 func (c *copies) now(op *fabric.Op, l *regionGrant, w walk) (done bool, err error) {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
@@ -76,7 +76,7 @@ func (c *copies) now(op *fabric.Op, l *regionGrant, w walk) (done bool, err erro
 	return true, c.copySlice(op.Kind, l, s)
 }
 
-// copySlice moves one slice.
+// copySlice copies one slice.
 func (c *copies) copySlice(kind fabric.OpKind, l *regionGrant, s *slice) error {
 	if err := c.enter(l); err != nil {
 		return err
@@ -89,10 +89,10 @@ func (c *copies) copySlice(kind fabric.OpKind, l *regionGrant, s *slice) error {
 	return c.explain(l, s, err)
 }
 
-// move copies a slice between the two processes. The system calls name the peer by its pid, which
-// is somebody else's soon after its end, so the pidfd is asked before and after. A descriptor of
-// /proc/PID/mem would hold the address space itself, but it writes to memory without the right to
-// be written, and takes 145 us per MiB in place of 86.
+// move copies a slice between the two processes. The system calls name the peer by its pid. Another
+// process may get that pid soon after the peer's end, so move checks the pidfd before and after the
+// call. A descriptor of /proc/PID/mem would refer to the address space itself. But it also writes
+// to read-only memory, and takes 145 us per MiB instead of 86.
 func (c *copies) move(kind fabric.OpKind, s *slice) (moved int, err error) {
 	r := &c.path.greet.reach
 	if r.way == wayMemmove {
@@ -115,8 +115,8 @@ func (c *copies) move(kind fabric.OpKind, s *slice) (moved int, err error) {
 	return moved, err
 }
 
-// explain turns the kernel's answer into words. The lists of s are used up to the place where the
-// copy stopped.
+// explain turns the kernel's error into a message. The lists of s have been consumed up to the
+// point where the copy stopped.
 func (c *copies) explain(l *regionGrant, s *slice, err error) error {
 	where := fmt.Sprintf("region %d in process %d of %s", l.Key.ID, c.path.greet.reach.pid, c.path.ep.Peer())
 	switch cause := fabric.ErrnoOf(err); {
@@ -128,14 +128,14 @@ func (c *copies) explain(l *regionGrant, s *slice, err error) error {
 		return local.OpFault(cause, "the local buffer is not mapped: was it freed before the op ended?")
 	case cause == fabric.Errno(syscall.EFAULT):
 		return local.OpFault(cause, "%s is not mapped: did it free that memory?", where)
-	case cause == 0: // fewer bytes than asked for and no reason given
+	case cause == 0: // a short copy without an error
 		return local.OpFault(fabric.ErrOther, "%s: the copy ended early", where)
 	default:
 		return local.OpFault(cause, "%s", where)
 	}
 }
 
-// mapped asks the kernel whether each page at the entries of iov can be read.
+// mapped asks the kernel whether each page of iov can be read.
 func mapped(iov []sys.Iovec) bool {
 	const page = 4096
 	var b [1]byte
@@ -151,36 +151,36 @@ func mapped(iov []sys.Iovec) bool {
 	return true
 }
 
-// A place is a position in a list of segments: entry and byte inside it. Entry 0 is the Op's own
-// segment, entry i is number i-1 of the rest.
+// A place is a position in a list of segments: an entry and a byte offset inside it. Entry 0 is the
+// Op's own segment; entry i is number i-1 of the rest.
 type place struct {
 	entry int
 	off   uint64
 }
 
-// A walk cuts an op into slices. Pure; the zero places are the start.
+// A walk cuts an op into slices. It has no side effects. The zero places are the start.
 type walk struct {
 	op            *fabric.Op
-	base          uint64 // where the region starts in the peer
+	base          uint64 // start address of the region in the peer
 	local, remote place
-	left          uint64 // bytes not yet handed out
+	left          uint64 // bytes not yet assigned to a slice
 }
 
-// newWalk begins at the first of the op's n bytes.
+// newWalk returns a walk at the first of the op's n bytes.
 func newWalk(op *fabric.Op, n, base uint64) walk { return walk{op: op, base: base, left: n} }
 
-// A slice is what one system call moves: two lists of equal length, in memory that its worker
+// A slice is the work of one system call: two lists of equal length, in memory that its worker
 // reuses.
 type slice struct {
 	local, remote []sys.Iovec
 	n             uint64
 
-	// Scratch of copies.now.
+	// Scratch memory of copies.now.
 	resident pages.Map
 	entries  [(inlineBytes/minPage + 1) * local.PageEntry]byte
 }
 
-// next fills s with up to limit bytes and as many entries a side as s has room for.
+// next fills s with up to limit bytes, and as many entries on each side as s has room for.
 func (w *walk) next(s *slice, limit uint64) {
 	start := w.local
 	s.local, s.n = fill(localSegs{w.op}, &w.local, s.local[:0], min(limit, w.left))
@@ -224,7 +224,7 @@ func (r remoteSegs) at(i int) (addr, n uint64) {
 	return r.base + r.op.RMore[i-1].Addr, r.op.RMore[i-1].Len
 }
 
-// fill appends up to limit bytes from p on to dst, never past its capacity, and moves p.
+// fill appends up to limit bytes, starting at p, to dst without growing dst, and advances p.
 func fill[S segs](list S, p *place, dst []sys.Iovec, limit uint64) ([]sys.Iovec, uint64) {
 	n := uint64(0)
 	for n < limit && len(dst) < cap(dst) && p.entry < list.len() {

@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// domains are those of one fabric that have endpoints.
+// domains holds the domains of one fabric that have endpoints.
 type domains struct {
 	opts *Options
 
@@ -20,8 +20,8 @@ type domains struct {
 	open map[*conn.Domain]*domain
 }
 
-// A domain is what its data paths share: the workers, and the regions that are granted. It lives
-// from the first data path to the last.
+// A domain is what its data paths share: the workers and the granted regions. It exists from its
+// first data path to its last.
 type domain struct {
 	all  *domains
 	key  *conn.Domain
@@ -30,7 +30,7 @@ type domain struct {
 	paths map[*dataPath]struct{} // under domains.mu
 }
 
-// watch has grants revoked when a region closes.
+// watch makes the domain revoke a region's grants when the region closes.
 func (ds *domains) watch(d *conn.Domain) {
 	d.MRs().OnRevoke(func(region uint64) { ds.revoke(d, region) })
 }
@@ -66,7 +66,7 @@ func (ds *domains) join(key *conn.Domain, dp *dataPath) {
 	dp.domain = d
 }
 
-// leave forgets a data path that has stopped; the workers go with the last one.
+// leave removes a data path that has stopped. The last one stops the workers.
 func (d *domain) leave(dp *dataPath) {
 	d.all.mu.Lock()
 	delete(d.paths, dp)
@@ -80,9 +80,9 @@ func (d *domain) leave(dp *dataPath) {
 	}
 }
 
-// revoke revokes the grants of a region and returns when no peer can reach it any more: the grants
-// came back, or their connections have ended. If neither happens, it disconnects the peer, whose
-// fence then holds.
+// revoke revokes the grants of a region. It returns when no peer can access the region any more:
+// the grants were returned, or their connections have ended. A peer that does neither is
+// disconnected, and its fence then blocks it.
 func (ds *domains) revoke(key *conn.Domain, region uint64) {
 	ds.mu.Lock()
 	var paths []*dataPath

@@ -10,13 +10,14 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// The frames that shm adds to the stream beside those of package grant. They belong to the rings.
+// The extension frames of shm, in addition to those of package grant. They signal the state of the
+// rings.
 const (
-	frameWake  = grant.FrameOwn + iota // producer to consumer: an entry is in your inbound ring
-	frameSpace                         // consumer to producer: there is room in your outbound ring
+	frameWake  = grant.FrameOwn + iota // producer to consumer: your inbound ring has an entry
+	frameSpace                         // consumer to producer: your outbound ring has room
 )
 
-// A site is where a region is in the target's memory, and what may be done there.
+// A site says where a region is in the target's memory, and with which rights.
 type site struct {
 	base, size uint64
 	access     fabric.Access

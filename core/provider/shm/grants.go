@@ -13,34 +13,35 @@ import (
 // A regionGrant is a region of the peer that this side may reach.
 type regionGrant = grant.Grant[site]
 
-// A parkedOp waits for the answer to the grant of its region.
+// A parkedOp is an op that waits for the grant of its region.
 type parkedOp struct {
 	ticket conn.Ticket
 	op     *fabric.Op
 }
 
-// maxRefusals bounds how many regions are remembered for the stream; after that all are asked for
-// again.
+// maxRefusals bounds how many refused regions are remembered as using the stream. After that, all
+// are requested again.
 const maxRefusals = 4096
 
-// initGrants prepares both sides of grants.
+// initGrants initializes the granter and the holder.
 func (dp *dataPath) initGrants() {
 	dp.out.Send = dp.send
 	dp.holder.Out, dp.holder.Parse, dp.holder.Answer, dp.holder.Refusals = &dp.out, parseSite, dp.answered, maxRefusals
 	dp.granter.Out, dp.granter.Describe = &dp.out, describe
 }
 
-// describe is what the peer needs to reach a region here.
+// describe returns what the peer needs to access a region of this side.
 func describe(mr *regions.MR) ([]byte, error) {
 	buf := mr.Buffer()
-	if buf.Kind != fabric.MemHost { // no process reaches it: the stream does
+	if buf.Kind != fabric.MemHost { // other processes cannot access it; use the stream
 		return nil, fabric.ErrNotSupported
 	}
 	return site{buf.Addr, buf.Len, mr.Access()}.encode(), nil
 }
 
-// findGrant returns the grant of key that the peer has answered, or takes the op: parked until
-// then, or finished as the data path has stopped.
+// findGrant returns the grant of key if the peer has answered. Otherwise it takes over the op and
+// returns nil: it parks the op until the answer arrives, or finishes it if the data path has
+// stopped.
 func (dp *dataPath) findGrant(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) *regionGrant {
 	l := dp.holder.Find(key)
 	if l == nil {
@@ -65,7 +66,8 @@ func (dp *dataPath) findGrant(t conn.Ticket, op *fabric.Op, key fabric.RegionKey
 	return nil
 }
 
-// answered starts what waited, on workers: the stream stands still meanwhile.
+// answered starts the parked ops on workers, because it runs on the stream's reader and must not
+// block it.
 func (dp *dataPath) answered(l *regionGrant) {
 	dp.mu.Lock()
 	parked := dp.parked[l]

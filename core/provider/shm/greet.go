@@ -16,19 +16,19 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// A greeting is what two sides know of each other before the stream's own handshake: the rings and
-// how to copy.
+// A greeting is the result of the exchange before the stream's own handshake: the rings, and how
+// this side can copy.
 type greeting struct {
 	inbound, outbound []byte // mappings of the rings
 	peer              *local.Peer
 	reach             reach
-	pages             *local.Pages // of the peer; nil if it is this process, or this side may not see them
-	messages          bool         // both sides reach each other: messages go through the rings
+	pages             *local.Pages // nil if the peer is this process, or this side may not see its pages
+	messages          bool         // both sides can access each other's memory, so messages use the rings
 
 	unmap runtime.Cleanup // for a greeting that never became a connection
 }
 
-// Release unmaps the rings and closes what the greeting opened. The socket is the stream's.
+// Release unmaps the rings and closes what the greeting opened. It leaves the socket to the stream.
 func (g *greeting) Release() {
 	g.unmap.Stop()
 	unmap([2][]byte{g.inbound, g.outbound})
@@ -55,8 +55,8 @@ func unmap(rings [2][]byte) {
 	}
 }
 
-// greet exchanges hellos over conn, which both sides do at once, and finds out how this side
-// reaches the peer's memory. conn has a deadline.
+// greet exchanges hellos over conn, which both sides do at the same time, and finds out how this
+// side can access the peer's memory. conn has a deadline.
 func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	g := &greeting{}
 	defer func() {
@@ -86,13 +86,13 @@ func greet(conn *net.UnixConn, opts *Options) (_ *greeting, err error) {
 	return g, nil
 }
 
-// What a side says of its way to the other's memory, after the hellos: a byte.
+// What a side reports after the hellos about its access to the other's memory: one byte.
 const (
 	reachesNot = iota
 	reaches
 )
 
-// agree reports to the peer whether this side reaches its memory, and reads the same.
+// agree reports to the peer whether this side can access its memory, and reads the peer's report.
 func (g *greeting) agree(conn *net.UnixConn) error {
 	said := [1]byte{reachesNot}
 	if g.reach.way != wayStream {

@@ -10,16 +10,16 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// A hello is what both sides send first on a new socket, with the memfd of their inbound ring
-// beside it.
+// A hello is what both sides send first on a new socket, together with the memfd of their inbound
+// ring.
 type hello struct {
 	minVersion, maxVersion uint16
 	ringEntries            uint32
-	proofAddr              uint64   // where the sender's memory holds proof
+	proofAddr              uint64   // address of proof in the sender's memory
 	proof                  [16]byte // random
 }
 
-// The versions of everything that shm says on its socket and in the ring.
+// The versions of shm's protocol on the socket and of its ring format.
 const (
 	minVersion = 3
 	maxVersion = 3
@@ -39,7 +39,7 @@ func (h *hello) encode() []byte {
 	return append(b, h.proof[:]...)
 }
 
-// parseHello answers any input; what it accepts speaks our version and our ring.
+// parseHello decodes any input. It accepts only our version and our ring format.
 func parseHello(b []byte) (h hello, err error) {
 	if len(b) != helloLen || string(b[:len(helloMagic)]) != helloMagic {
 		return h, fmt.Errorf("the handshake is not mori's shm: %w", fabric.ErrProtocol)

@@ -14,20 +14,20 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// An inbox takes what the peer put into this side's rings: remote data of writes, messages, and
-// answers to ours.
+// An inbox reads what the peer put into this side's rings: remote data of writes, messages, and
+// answers to our messages.
 //
 // It is a util.Source: a goroutine that polls a completion queue of the endpoint empties the rings.
 // If none polls, the peer's frameWake makes the stream's reader do it. A wakeup is requested by:
 //
-//	remote data  only while readers are parked: it stays in the ring until the queue is read
-//	messages     always, unless a reader spins, since receives, answers and counters progress without
-//	             a reader; a timer finds out whether a reader still spins
+//	remote data  only while readers are parked: the data stays in the ring until the queue is read
+//	messages     always, unless a reader spins: receives, answers and counters must progress without
+//	             a reader; a timer detects whether a reader still spins
 //
-// mu is held while the rings are emptied. A goroutine that finds it taken leaves the work to its
-// holder. Hooks and Finish run under it; they may call Drain again, and never wait for it. A hook
-// may also run under locks of receive queues and of the stream, which messages take: with a hook,
-// only serve receives them.
+// mu is held while the rings are emptied. A goroutine that finds mu locked leaves the work to the
+// holder. Hooks and Finish run with mu held. They may call Drain again, which never waits for mu. A
+// hook may also run with locks of receive queues and of the stream held, which messages need. So if
+// there is a hook, only serve receives messages.
 type inbox struct {
 	path *dataPath
 	cq   *util.CQ // of receives and remote data
@@ -36,36 +36,36 @@ type inbox struct {
 
 	mu       sync.Mutex
 	notices  ring.Reader
-	proven   uint64 // ticket of a grant for which check passes; 0: none yet
+	proven   uint64 // ticket of the last grant that passed check; 0: none yet
 	answers  ring.Reader
 	messages ring.MessageReader
 	replies  ring.Writer // our answers, in the peer's memory
 	incoming incoming
-	armed    int                 // readers that are parked
-	polls    int                 // looks that found nothing
-	late     []fabric.Completion // what the ring held when the connection ended and the queue had no place for
-	broken   bool                // the peer broke the rules
+	armed    int                 // parked readers
+	polls    int                 // polls that found nothing
+	late     []fabric.Completion // remote data that the queue had no room for when the connection ended
+	broken   bool                // the peer broke the protocol
 	stopped  bool
-	timer    *time.Timer // runs while spins; nil if messages do not go through the rings
+	timer    *time.Timer // runs while spins is set; nil if messages do not use the rings
 	period   time.Duration
 
-	again atomic.Bool // something changed for the holder of mu
-	spins atomic.Bool // a reader looks all the time; written with mu held
+	again atomic.Bool // the holder of mu must check again
+	spins atomic.Bool // a reader polls continuously; written with mu held
 }
 
 var _ util.Source = (*inbox)(nil)
 
 const (
-	// spinPolls looks in a row that find nothing are a reader that spins.
+	// spinPolls is after how many polls in a row without an entry a reader counts as spinning.
 	spinPolls = 64
-	// spinTime is how long after its last look a reader that spun is forgotten: what arrives
-	// meanwhile waits for that. It doubles while the reader goes on, up to spinMost: a timer every
-	// 2 ms on both sides cost a transfer 5 % on 2 cores.
+	// spinTime is how long after its last poll a reader still counts as spinning. Entries that
+	// arrive in this time wait until it is over. It doubles while the reader keeps spinning, up to
+	// spinMost: a timer every 2 ms on both sides slowed a transfer by 5 % on 2 cores.
 	spinTime = 2 * time.Millisecond
 	spinMost = 16 * time.Millisecond
 )
 
-// start lets the rings be looked into.
+// start enables reading of the rings.
 func (b *inbox) start() {
 	if b.path.greet.messages {
 		b.timer = time.AfterFunc(time.Hour, b.tick)
@@ -78,10 +78,10 @@ func (b *inbox) start() {
 	b.serve()
 }
 
-// Drain is for the readers of the queues; see util.Source. It leaves the work to the goroutine that
-// holds mu: another reader, or this one, when the queue's hook reads during a push. A reader that
-// parks called Arm before, so the holder knows of it and does not leave an entry behind without
-// requesting frameWake.
+// Drain is called by the readers of the queues; see util.Source. If mu is held, it leaves the work
+// to the holder. That is another reader, or this goroutine if the queue's hook reads during a push.
+// A reader calls Arm before it parks. So the holder knows of it, and requests frameWake before it
+// leaves an entry in the ring.
 func (b *inbox) Drain() { b.drain(true) }
 
 // serve empties the rings if no goroutine polls: the peer woke this side, receives were posted, or
@@ -109,8 +109,9 @@ func (b *inbox) drain(poll bool) {
 	}
 }
 
-// work leaves the rings empty, with a wakeup requested if one is wanted, or with a queue full or no
-// receive posted. It checks at most twice: an honest peer that replies in between wakes this side.
+// work empties the rings and requests a wakeup if one is wanted. It leaves entries only if a queue
+// is full or no receive is posted. It checks at most twice: an honest peer that adds an entry after
+// that wakes this side.
 func (b *inbox) work(poll bool) {
 	messages := b.timer != nil && !(poll && b.hooked())
 	took, err := b.takeAll(messages)
@@ -131,8 +132,7 @@ func (b *inbox) work(poll bool) {
 
 func (b *inbox) hooked() bool { return b.cq.Hooked() || b.tx.Hooked() }
 
-// polled counts a look into the rings, and distinguishes a reader that spins from an occasional
-// one.
+// polled counts a poll of the rings, and tells a spinning reader from one that polls occasionally.
 func (b *inbox) polled(took bool) {
 	b.polls++
 	switch {
@@ -149,7 +149,7 @@ func (b *inbox) polled(took bool) {
 	}
 }
 
-// tick is the timer: it finds out whether the reader still spins.
+// tick is the timer's function. It checks whether the reader still spins.
 func (b *inbox) tick() {
 	b.mu.Lock()
 	still := b.polls > 0 && !b.stopped
@@ -182,7 +182,8 @@ func (b *inbox) takeAll(messages bool) (took bool, err error) {
 	return took || notices, err
 }
 
-// ask requests frameWake if a wakeup is wanted, and reports whether the peer did not know.
+// ask requests frameWake if a wakeup is wanted. It reports whether the peer did not know of the
+// request yet.
 func (b *inbox) ask(messages bool) (asked bool) {
 	if b.armed > 0 {
 		asked = b.notices.AskForWake()
@@ -193,7 +194,7 @@ func (b *inbox) ask(messages bool) (asked bool) {
 	return asked
 }
 
-// takeNotices hands remote data to the queue until that is full.
+// takeNotices moves remote data to the queue until the queue is full.
 func (b *inbox) takeNotices() (took bool, err error) {
 	for {
 		e, ok, err := b.notices.Next()
@@ -211,8 +212,8 @@ func (b *inbox) takeNotices() (took bool, err error) {
 	}
 }
 
-// check refuses remote data of a write that the peer cannot have made: for this grant it has not
-// shown the key of a region that it may write to.
+// check refuses remote data of a write that the peer cannot have made, because it has not shown the
+// key of a writable region for this grant.
 func (b *inbox) check(e ring.Entry) error {
 	if ticket := e[2]; ticket == 0 || ticket != b.proven {
 		if !b.path.granter.MayWrite(ticket) {
@@ -227,7 +228,7 @@ func remoteWrite(from fabric.AVAddr, e ring.Entry) fabric.Completion {
 	return fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: from, Len: e[1], Data: e[0]}
 }
 
-// takeAnswers ends messages of ours.
+// takeAnswers ends our messages that the peer has answered.
 func (b *inbox) takeAnswers() (took bool, err error) {
 	for {
 		e, ok, err := b.answers.Next()
@@ -252,7 +253,7 @@ func (b *inbox) drainLate() {
 	}
 }
 
-// Arm counts the readers that are parked; see util.Source.
+// Arm counts the parked readers; see util.Source.
 func (b *inbox) Arm(parking bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -271,12 +272,12 @@ func (b *inbox) settle() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.broken {
-		_, _ = b.takeAnswers() // the connection has ended by another cause already
+		_, _ = b.takeAnswers() // ignore the error: the connection has already ended for another cause
 	}
 }
 
-// stop takes everything out of the rings, whose memory goes. What the queue has no place for waits
-// here for its readers.
+// stop empties the rings before their memory is unmapped. Remote data for which the queue has no
+// room is kept in late for the queue's readers.
 func (b *inbox) stop(cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -288,7 +289,7 @@ func (b *inbox) stop(cause error) {
 		b.timer.Stop()
 		b.stopMessages(cause)
 	}
-	for range ring.Entries { // and not for as long as a peer likes
+	for range ring.Entries { // bounded, even if the peer keeps adding entries
 		e, ok, err := b.notices.Next()
 		if !ok || err != nil || b.check(e) != nil {
 			break

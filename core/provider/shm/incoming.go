@@ -12,9 +12,9 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// incoming is the message that is being received. Messages that have no receive yet stay in the
-// ring, and what is behind them, too, until receives are posted: then the ring is full and the
-// peer's messages stay with the peer. Guarded by inbox.mu.
+// incoming is the message that is being received. A message without a posted receive stays in the
+// ring, and so do the messages after it, until a receive is posted. Meanwhile the ring fills up,
+// and further messages stay with the peer. Guarded by inbox.mu.
 type incoming struct {
 	head    ring.Message
 	receive fabric.Op
@@ -22,9 +22,9 @@ type incoming struct {
 	filling bool // head is being copied into receive: done bytes, up to place
 	place   place
 	done    uint64
-	fault   error     // receive's memory is gone
-	pull    fabric.Op // as a read: receive's segments and the sender's
-	list    []byte    // the sender's segments, as they came
+	fault   error     // receive's memory is not mapped
+	pull    fabric.Op // the pull as a read op, with receive's segments and the sender's
+	list    []byte    // the sender's segments, as received
 	segs    []fabric.RSeg
 	dst     [64]sys.Iovec
 	src     [1]sys.Iovec
@@ -64,7 +64,7 @@ func (b *inbox) takeMessages() (took bool, err error) {
 	return took, nil
 }
 
-// remoteFlags are the completion flags of a message.
+// remoteFlags returns the completion flags of a message.
 func remoteFlags(e *ring.Message) fabric.OpFlags {
 	if e.Flags&ring.MessageData != 0 {
 		return fabric.OpRemoteData
@@ -73,10 +73,10 @@ func remoteFlags(e *ring.Message) fabric.OpFlags {
 }
 
 // chunkPolls is how often a reader polls for the next chunk of a message before it assumes that the
-// sender has lost its processor. The next poller then continues.
+// sender was descheduled. The next poller then continues.
 const chunkPolls = 200
 
-// receiveInline copies a message out of the ring, or as much of it as is there.
+// receiveInline copies as much of a message as has arrived out of the ring.
 func (b *inbox) receiveInline(in *incoming) error {
 	if !in.filling {
 		in.filling, in.place, in.done = true, place{}, 0
@@ -90,7 +90,7 @@ func (b *inbox) receiveInline(in *incoming) error {
 		if n = min(n, space); n > in.done {
 			polls = 0
 			if fault := in.scatter(n); fault != nil {
-				space = in.done // the rest is dropped
+				space = in.done // drop the rest
 				in.fault = fault
 			}
 		}
@@ -101,7 +101,7 @@ func (b *inbox) receiveInline(in *incoming) error {
 	return nil
 }
 
-// scatter copies what of the message is there up to byte n.
+// scatter copies the part of the message that has arrived, up to byte n.
 func (in *incoming) scatter(n uint64) error {
 	for in.done < n {
 		dst, k := fill(localSegs{&in.receive}, &in.place, in.dst[:0], n-in.done)
@@ -128,7 +128,8 @@ func (b *inbox) filled(in *incoming) error {
 	return b.received(in, err)
 }
 
-// ringErrno is the Errno that a peer put into a ring; whatever is none is ErrOther.
+// ringErrno returns the Errno that a peer put into a ring, or ErrOther if the value is not an
+// Errno.
 func ringErrno(v uint64) fabric.Errno {
 	if v == 0 || v > 4095 {
 		return fabric.ErrOther
@@ -136,7 +137,7 @@ func ringErrno(v uint64) fabric.Errno {
 	return fabric.Errno(v)
 }
 
-// received ends the receive, and answers the sender if it waits for that.
+// received ends the receive, and answers the sender if the sender asked for that.
 func (b *inbox) received(in *incoming, err error) error {
 	op := in.receive
 	in.receive = fabric.Op{}
@@ -158,8 +159,8 @@ func (b *inbox) received(in *incoming, err error) error {
 	return putErr
 }
 
-// stopMessages ends the receive that was being filled, or hands over what the ring holds up to the
-// first message that is not here: we acknowledged them to their sender. With mu held.
+// stopMessages fails the receive that was being filled. If there is none, it delivers the complete
+// messages at the head of the ring: their senders count them as received. The caller holds mu.
 func (b *inbox) stopMessages(cause error) {
 	in := &b.incoming
 	if in.pulling || in.filling {
@@ -177,14 +178,14 @@ func (b *inbox) stopMessages(cause error) {
 			return
 		}
 		if _, all, err := b.messages.Arrived(e); !all || err != nil {
-			return // its sender did not get to the end
+			return // the sender stopped before the end of the message
 		}
 		deliver(e, b.feed)
 		b.messages.Take(e)
 	}
 }
 
-// deliver hands a whole message over without its receive.
+// deliver passes a complete message to the feed without a receive.
 func deliver(e *ring.Message, feed *receive.Feed) {
 	if e.Flags&ring.MessageChunked != 0 && sys.Load64(e.Verdict()) != 0 || !feed.Hold(e.Length) {
 		return

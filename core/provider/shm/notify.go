@@ -11,9 +11,9 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// A notifier puts the remote data of finished writes into the peer's ring. When it is full, the ops
-// stay in flight, in order, until the peer has read: its queue is full, and this is what slows us
-// down.
+// A notifier puts the remote data of finished writes into the peer's ring. When the ring is full,
+// the ops stay pending, in order, until the peer has read. The peer's queue is full then, so this
+// is the back-pressure on the sender.
 type notifier struct {
 	path *dataPath
 
@@ -28,8 +28,8 @@ type notice struct {
 	entry  ring.Entry
 }
 
-// announce reports to the peer a write under l whose bytes are in place, and finishes the op. The
-// grant's ticket proves that this side has the region's key.
+// announce notifies the peer of a write under l whose bytes have been copied, and finishes the op.
+// The grant's ticket proves that this side has the region's key.
 func (w *notifier) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
 	if w.add(notice{t, ring.Entry{op.Data, op.Len(), l.Ticket()}}) {
 		w.flush()
@@ -38,7 +38,7 @@ func (w *notifier) announce(t conn.Ticket, op *fabric.Op, l *regionGrant) {
 	w.path.finish(t, w.path.stopCause())
 }
 
-// add queues a notice, or reports that the notifier has stopped.
+// add queues a notice. It returns false if the notifier has stopped.
 func (w *notifier) add(n notice) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -48,7 +48,7 @@ func (w *notifier) add(n notice) bool {
 	return !w.stopped
 }
 
-// flush puts what is pending into the ring while there is room. It holds no lock when it finishes
+// flush moves pending notices into the ring while there is room. It holds no lock when it finishes
 // an op.
 func (w *notifier) flush() {
 	for {
@@ -67,8 +67,8 @@ func (w *notifier) flush() {
 	}
 }
 
-// next moves the oldest notice into the ring. wake: the consumer is parked. Without room the flag
-// is set that makes the peer send frameSpace.
+// next moves the oldest notice into the ring. wake is true if the consumer is parked. If there is
+// no room, next asks the peer to send frameSpace.
 func (w *notifier) next() (n notice, wake, ok bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,7 +87,7 @@ func (w *notifier) next() (n notice, wake, ok bool, err error) {
 	return n, w.ring.ConsumerWaits(), true, nil
 }
 
-// stop returns the ops that the peer will not hear of any more.
+// stop returns the ops whose remote data the peer will not get.
 func (w *notifier) stop() []notice {
 	w.mu.Lock()
 	defer w.mu.Unlock()

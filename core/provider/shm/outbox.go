@@ -15,50 +15,51 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// An outbox puts messages into the peer's ring, in order. A small one has ended with that, since
-// the ring outlives this process; a large one, or one that has to be in the memory of a receive,
-// when the peer answers, and so do small ones behind a large one: what arrives before a connection
-// ends has no gaps. When the ring is full messages stay in flight.
+// An outbox puts messages into the peer's ring, in order. A small message ends as soon as it is in
+// the ring, because the ring outlives this process. These end when the peer answers: large
+// messages, messages that must be in the memory of a receive, and small messages behind a large
+// one. So the messages that arrive before a connection ends have no gaps. When the ring is full,
+// messages stay pending.
 type outbox struct {
 	path *dataPath
 
 	mu      sync.Mutex
 	ring    ring.MessageWriter
-	pending []sending // from next on, oldest first: wait for room
+	pending []sending // messages that wait for room: from next on, oldest first
 	next    int
-	sent    []sending // by number: wait for the answer
-	free    []uint32  // numbers
-	large   int       // of sent: not inline
+	sent    []sending // messages that wait for the answer, by number
+	free    []uint32  // unused numbers
+	large   int       // how many of sent are not inline
 	stopped bool
 
-	src [64]sys.Iovec // of gather
+	src [64]sys.Iovec // scratch of gather
 	dst [1]sys.Iovec
 
-	waits atomic.Bool // something is pending
+	waits atomic.Bool // pending is not empty
 }
 
-// A sending is a message of ours on its way.
+// A sending is a message of ours that has not ended.
 type sending struct {
 	ticket conn.Ticket
-	op     *fabric.Op // nil: the number is free
-	list   []byte     // its segments, where the entry has only an address
+	op     *fabric.Op // nil: the number is unused
+	list   []byte     // the message's segments, if the ring entry has only their address
 	large  bool       // not inline
 }
 
-// What became of a message that was put.
+// A putResult is what put did with a message.
 type putResult struct {
-	over bool // the op has ended, by err
-	wake bool // the consumer is to be woken
+	over bool // the op has ended, with err
+	wake bool // the consumer must be woken
 	err  error
 }
 
 // Messages reports whether messages go through the rings; see conn.MessagePath.
 func (dp *dataPath) Messages() bool { return dp.greet.messages }
 
-// Send takes a message over; see conn.MessagePath.
+// Send takes over a message; see conn.MessagePath.
 func (dp *dataPath) Send(t conn.Ticket, op *fabric.Op) { dp.outbox.send(t, op) }
 
-// send puts a message into the ring, or behind those that wait for room.
+// send puts a message into the ring, or queues it if others already wait for room.
 func (o *outbox) send(t conn.Ticket, op *fabric.Op) {
 	if !o.path.ops.Enter() {
 		o.path.ep.Finish(t, o.path.stopCause())
@@ -81,7 +82,7 @@ func (o *outbox) send(t conn.Ticket, op *fabric.Op) {
 	o.wasPut(t, ok, res, err)
 }
 
-// flush puts what is pending into the ring while there is room.
+// flush moves pending messages into the ring while there is room.
 func (o *outbox) flush() {
 	for {
 		o.mu.Lock()
@@ -102,7 +103,7 @@ func (o *outbox) flush() {
 	}
 }
 
-// wasPut does what follows a put, without locks.
+// wasPut does the work after a put that must not hold locks.
 func (o *outbox) wasPut(t conn.Ticket, ok bool, res putResult, err error) {
 	if err != nil {
 		o.path.ep.Fail(fmt.Errorf("ring of %s: %w", o.path.ep.Peer(), err))
@@ -132,8 +133,8 @@ func (o *outbox) pop() {
 	}
 }
 
-// put moves one message into the ring, or reports that there is no room. Then flush is called when
-// there is room: by the reader that spins, or on the peer's frameSpace. With o.mu held.
+// put moves one message into the ring. It returns false if there is no room. flush is then called
+// when there is room, by the spinning reader or on the peer's frameSpace. The caller holds o.mu.
 func (o *outbox) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err error) {
 	e := entryOf(op)
 	size := uint64(e.Size)
@@ -170,14 +171,14 @@ func (o *outbox) put(t conn.Ticket, op *fabric.Op) (ok bool, res putResult, err 
 		o.ring.Commit(size)
 	}
 	if res.over && res.err == nil && o.ring.Fence().IsClosed() {
-		res.over = false // the peer has ended, perhaps without a look at this entry
+		res.over = false // the peer has ended, perhaps without reading this entry
 		o.number(s)
 	}
 	res.wake = o.ring.ConsumerWaits()
 	return true, res, nil
 }
 
-// entryOf is the header of a message, but for its number.
+// entryOf returns the header of a message, without its number.
 func entryOf(op *fabric.Op) ring.Message {
 	e := ring.Message{Kind: ring.MessageInline, Length: op.Len()}
 	switch segments := 1 + len(op.More); {
@@ -196,7 +197,7 @@ func entryOf(op *fabric.Op) ring.Message {
 	return e
 }
 
-// putSegments writes down the segments of op.
+// putSegments writes the segments of op to b.
 func putSegments(b []byte, op *fabric.Op) {
 	for i := range 1 + len(op.More) {
 		addr, n := localSegs{op}.at(i)
@@ -205,8 +206,8 @@ func putSegments(b []byte, op *fabric.Op) {
 	}
 }
 
-// gather copies the op's bytes into the ring and commits the entry. One that was begun is committed
-// to its end, with a verdict.
+// gather copies the op's bytes into the ring and commits the entry. If a part of the entry is
+// already committed when the copy fails, gather commits the rest with a verdict.
 func (o *outbox) gather(e *ring.Message, op *fabric.Op) error {
 	var p place
 	var fault error
@@ -234,8 +235,8 @@ func (o *outbox) gather(e *ring.Message, op *fabric.Op) error {
 	return fault
 }
 
-// forget gives the number of a message back that has ended before its answer. If the peer got to
-// know of it, it does not answer.
+// forget frees the number of a message that ended before its answer. If the peer saw the entry, it
+// does not answer it.
 func (o *outbox) forget(e *ring.Message) {
 	if e.Flags&ring.MessageAnswer != 0 {
 		o.sent[e.Number] = sending{}
@@ -243,8 +244,8 @@ func (o *outbox) forget(e *ring.Message) {
 	}
 }
 
-// stop puts nothing into the ring any more and returns the messages that have not ended. The peer
-// reads nobody's memory any more.
+// stop stops putting messages into the ring and returns the messages that have not ended. The peer
+// does not read their memory any more.
 func (o *outbox) stop() (rest []sending) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

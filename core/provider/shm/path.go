@@ -18,32 +18,33 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// A dataPath moves the payload of one endpoint's reads and writes between the two processes'
-// memories, grants the peer access to this side's regions, and carries messages and remote data
+// A dataPath moves the payload of one endpoint's reads and writes between the memories of the two
+// processes. It grants the peer access to this side's regions, and carries messages and remote data
 // through the rings. It is a conn.DataPath.
 //
-// An op: RMA finds the grant of its region, or asks for it and parks the op on it (grants.go).
-// start copies a small op at once if its pages are in memory (copies.now). It gives others to the
-// pool, since a page that is missing may take as long as the memory's owner likes. copies does the
-// copying (copy.go). notifier puts remote data into the ring (notify.go); the endpoint finishes the
-// op.
+// An op: RMA finds the grant of its region, or requests it and parks the op on it (grants.go).
+// start copies a small op at once if its pages are in memory (copies.now). It passes other ops to
+// the pool, because a page fault may block for as long as the memory's owner likes. copies does the
+// copying (copy.go). notifier puts remote data into the ring (notify.go). Then the endpoint
+// finishes the op.
 //
-// A message: outbox puts it or its segments into the ring; inbox at the peer takes it out, gets
-// what is not in the ring from our memory, and answers (inbox.go, incoming.go, pull.go, answer.go).
+// A message: outbox puts it or its segments into the peer's ring. The peer's inbox takes it out,
+// copies what is not in the ring from our memory, and answers (inbox.go, incoming.go, pull.go,
+// answer.go).
 type dataPath struct {
 	ep     endpoint
 	domain *domain
 	greet  *greeting
 	log    *slog.Logger
-	device bool // ops may be on device memory, which goes through the stream
+	device bool // ops may use device memory, which goes through the stream
 
-	ops      local.Gate // ops between RMA and the stream's Finish
+	ops      local.Gate // ops between RMA and Port.Finish
 	stopping atomic.Bool
 	queued   atomic.Int64 // ops in the pool
 
 	mu     sync.Mutex
-	parked map[*regionGrant][]parkedOp // ops that wait for the answer to a request for a grant
-	cause  error                       // why it stopped
+	parked map[*regionGrant][]parkedOp // ops that wait for a requested grant
+	cause  error                       // why the path stopped
 
 	out      grant.Sender
 	holder   grant.Holder[site]
@@ -55,7 +56,7 @@ type dataPath struct {
 	inbox    inbox
 }
 
-// endpoint is what a dataPath needs of a conn.Port.
+// endpoint is the part of conn.Port that a dataPath uses.
 type endpoint interface {
 	Finish(t conn.Ticket, err error)
 	HandBack(t conn.Ticket)
@@ -68,7 +69,7 @@ type endpoint interface {
 	Source() fabric.AVAddr
 }
 
-// vmCalls are the copies between processes; tests replace them.
+// vmCalls are the system calls that copy between processes; tests replace them.
 type vmCalls struct {
 	read, write func(pid int, local, remote []sys.Iovec) (int, error)
 }
@@ -90,7 +91,7 @@ func newDataPath(ep endpoint, g *greeting, opts *Options) *dataPath {
 	return dp
 }
 
-// Frame takes the peer's extension frames; see conn.DataPath.
+// Frame handles the peer's extension frames; see conn.DataPath.
 func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameWake:
@@ -104,20 +105,20 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	return grant.OnFrame(&dp.granter, &dp.holder, kind, body)
 }
 
-// Changed looks for messages that may have a receive now; see conn.MessagePath.
+// Changed receives messages that may have a receive now; see conn.MessagePath.
 func (dp *dataPath) Changed() { dp.inbox.serve() }
 
-// Placed is not called: no message is delivered with a token.
+// Placed is never called, because the path delivers no message with a token.
 func (dp *dataPath) Placed(uint64) {}
 
-// send sends a frame; a peer that lets a megabyte of them pile up is not alive.
+// send sends a frame. If a megabyte of frames is queued, the peer counts as dead.
 func (dp *dataPath) send(kind uint8, body []byte) {
 	if err := dp.ep.SendFrame(kind, body); err != nil && !dp.stopping.Load() {
 		dp.ep.Fail(fmt.Errorf("send shm frame of kind %d: %w", kind, err))
 	}
 }
 
-// Describe says how bytes move; see conn.DataPath.
+// Describe returns how bytes move; see conn.DataPath.
 func (dp *dataPath) Describe() (name, reason string) {
 	return wayText[dp.greet.reach.way], dp.greet.reach.reason
 }

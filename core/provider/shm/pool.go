@@ -21,37 +21,38 @@ import (
 //	read         5.1                   5.2   5.2  4.8      6.5   7.5  7.6
 //	write        5.0                   4.7   4.8  5.2      6.6   7.8  8.9
 const (
-	// sliceBytes is what a worker moves between two looks at cancel and revoke.
+	// sliceBytes is how many bytes a worker copies between two checks for cancel and revoke.
 	sliceBytes = 1 << 20
 
-	// bestOp is the op that lets all workers share a transfer without a cost per op that shows.
+	// bestOp is the op size in bytes that lets all workers share a transfer at a negligible cost
+	// per op.
 	bestOp = 8 << 20
 
-	// lingerTime is how long a worker that ran out of jobs yields before it parks; one worker at a
-	// time does. Waking a parked one takes tens of microseconds on a virtual machine, and a part of
-	// that is the submitter's. From Python on 2 cores, parked and lingering: batch_write of 1000 x
-	// 4 KiB returns after 62 to 75 and 36 to 50 us, 1024 x 4 KiB is moved at 0.80 to 0.85 and 0.83
-	// to 1.07 of raw.
+	// lingerTime is how long a worker that ran out of jobs yields before it parks. One worker at a
+	// time does so. Waking a parked worker takes tens of microseconds on a virtual machine, and the
+	// submitter pays part of that. From Python on 2 cores, parked and lingering: batch_write of
+	// 1000 x 4 KiB returns after 62 to 75 and 36 to 50 us; 1024 x 4 KiB is moved at 0.80 to 0.85
+	// and 0.83 to 1.07 of raw.
 	lingerTime = 150 * time.Microsecond
 
-	// maxWorkers bounds the copy workers of a domain: memory bandwidth is used up by then.
+	// maxWorkers bounds the copy workers of a domain: more would not get more memory bandwidth.
 	maxWorkers = 4
 )
 
 // A job is an RMA op, or a message, that workers copy in slices.
 type job struct {
-	next *job // in the pool's queue, or the endpoint's list of free jobs
+	next *job // in the pool's queue, or in the endpoint's list of free jobs
 	walk walk
 
-	flying int   // slices being copied; the pool's
-	err    error // the first; the pool's
+	flying int   // slices being copied; used by the pool
+	err    error // the first error; used by the pool
 
-	abandoned bool // it was ended while workers had slices of it, which are not waited for
+	abandoned bool // ended while workers still copied slices of it
 
 	path   copier
 	ticket conn.Ticket
 	op     *fabric.Op
-	grant  *regionGrant // nil: a message that is pulled
+	grant  *regionGrant // nil if the job pulls a message
 }
 
 // A jobs keeps the jobs of one data path for reuse.
@@ -85,31 +86,31 @@ func (js *jobs) release(j *job) {
 	js.mu.Unlock()
 }
 
-// A copier does what jobs are about; tests replace it.
+// A copier does the copies of jobs; tests replace it.
 type copier interface {
-	// copyJob moves one slice.
+	// copyJob copies one slice.
 	copyJob(j *job, s *slice) error
-	// finishJob is called once, without locks. j is the copier's again.
+	// finishJob is called once, with no locks held. The copier owns j again.
 	finishJob(j *job, err error)
 }
 
 // A pool copies jobs in order of arrival, several slices at a time. Workers start with the first
-// job and park when there is none.
+// job and park when there are no jobs.
 type pool struct {
 	mu      sync.Mutex
-	wake    sync.Cond // on mu: something in head, or closed
-	head    *job      // jobs with bytes not yet handed out
+	wake    sync.Cond // on mu: head is set, or closed
+	head    *job      // jobs with bytes not yet assigned to a slice
 	tail    *job
-	idle    int  // workers parked
-	lingers bool // a worker looks for jobs without being woken
+	idle    int  // parked workers
+	lingers bool // a worker polls for jobs and needs no wakeup
 	started int
-	workers []*worker // that copy
-	limit   int       // most workers
-	slice   uint64    // most bytes of a slice
+	workers []*worker // workers that are copying
+	limit   int       // maximum number of workers
+	slice   uint64    // maximum bytes of a slice
 	closed  bool
 	wg      sync.WaitGroup
 
-	jobs atomic.Int32 // in the queue; read by who lingers, without mu
+	jobs atomic.Int32 // queued jobs; the lingering worker reads it without mu
 }
 
 func newPool() *pool {
@@ -118,7 +119,7 @@ func newPool() *pool {
 	return p
 }
 
-// add queues j, which has at least one byte.
+// add queues j, which must have at least one byte.
 func (p *pool) add(j *job) {
 	p.mu.Lock()
 	if p.head == nil {
@@ -132,7 +133,8 @@ func (p *pool) add(j *job) {
 	p.mu.Unlock()
 }
 
-// callWorker wakes or starts one more worker, if there is one and none lingers. With mu held.
+// callWorker wakes or starts one more worker, if possible and if no worker lingers. The caller
+// holds mu.
 func (p *pool) callWorker() {
 	switch {
 	case p.lingers:
@@ -145,10 +147,10 @@ func (p *pool) callWorker() {
 	}
 }
 
-// A worker is what the pool knows of a goroutine that copies.
+// A worker is the pool's record of a goroutine that copies.
 type worker struct {
 	job  *job
-	lost *sync.WaitGroup // not nil: its copy is not waited for any more, but by this
+	lost *sync.WaitGroup // if set, the copy was abandoned, and only this group waits for it
 }
 
 func (p *pool) work() {
@@ -183,9 +185,9 @@ func (p *pool) work() {
 	}
 }
 
-// linger waits a while for a job without parking, and yields its processor repeatedly. mu is held,
-// but released meanwhile: a goroutine that adds a job before it is taken again sees lingers and
-// wakes no worker.
+// linger waits a short time for a job without parking, and yields its processor repeatedly. The
+// caller holds mu; linger releases it in the meantime. A goroutine that adds a job before linger
+// locks mu again sees lingers and wakes no worker.
 func (p *pool) linger() {
 	p.lingers = true
 	p.mu.Unlock()
@@ -197,7 +199,8 @@ func (p *pool) linger() {
 	p.lingers = false
 }
 
-// copySlice takes the next slice of j, which is the head, and moves it. mu is released meanwhile.
+// copySlice takes the next slice of j, the head of the queue, and copies it. It releases mu during
+// the copy.
 func (p *pool) copySlice(w *worker, j *job, s *slice) {
 	j.walk.next(s, p.slice)
 	w.job = j
@@ -229,7 +232,7 @@ func (p *pool) copySlice(w *worker, j *job, s *slice) {
 	}
 }
 
-// fail ends j with err: what was not handed out yet stays undone. With mu held.
+// fail ends j with err. Bytes not yet assigned to a slice are not copied. The caller holds mu.
 func (p *pool) fail(j *job, err error) {
 	if j.err == nil {
 		j.err = err
@@ -245,7 +248,7 @@ func (p *pool) fail(j *job, err error) {
 	p.unlink(before, j)
 }
 
-// unlink takes j, which follows before, out of the queue. With mu held.
+// unlink removes j, which follows before, from the queue. The caller holds mu.
 func (p *pool) unlink(before, j *job) {
 	p.jobs.Add(-1)
 	if before == nil {
@@ -259,8 +262,8 @@ func (p *pool) unlink(before, j *job) {
 	j.next = nil
 }
 
-// cancel ends with err every job of one data path. Slices under way go on: finishJob reports when
-// they are over.
+// cancel ends every job of one data path with err. Slices in progress continue; finishJob is called
+// when they have ended.
 func (p *pool) cancel(whose copier, err error) {
 	var over *job
 	p.mu.Lock()
@@ -282,9 +285,9 @@ func (p *pool) cancel(whose copier, err error) {
 	}
 }
 
-// abandon ends with err the jobs of one data path of which a slice is being copied, after cancel,
-// and others take the place of their workers. The copies may go on for as long as a page does not
-// come; the group reports when they are over.
+// abandon ends with err the jobs of one data path that still have a slice in progress. Call it
+// after cancel. Other workers replace those that are stuck. The copies may block for as long as a
+// page fault is not served. The returned group reports when they have ended.
 func (p *pool) abandon(whose copier, err error) *sync.WaitGroup {
 	var over []*job
 	left := new(sync.WaitGroup)
@@ -314,7 +317,7 @@ func (p *pool) abandon(whose copier, err error) *sync.WaitGroup {
 	return left
 }
 
-// close stops the workers, once no job is left.
+// close stops the workers. No job may be left.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.closed = true

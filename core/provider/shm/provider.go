@@ -19,26 +19,25 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// Options shape a Provider. The zero value is good.
+// Options configures a Provider. The zero value is ready to use.
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
 	// ForceStream sends the payload of reads and writes over the socket, as if the kernel forbade
-	// anything better.
+	// copies between processes.
 	ForceStream bool
 
-	// Sample has both ends of every so many-th read or write compared after it was copied; 0: of
-	// none.
+	// Sample n compares both ends of every n-th read or write after the copy; 0 disables this.
 	Sample uint64
 
-	// KeepPtracer leaves PR_SET_PTRACER alone. Otherwise, where kernel.yama.ptrace_scope is 1, this
-	// process allows the user's other processes to reach its memory.
+	// KeepPtracer leaves PR_SET_PTRACER unchanged. Otherwise, if kernel.yama.ptrace_scope is 1,
+	// this process allows the user's other processes to access its memory.
 	KeepPtracer bool
 
-	// refuse, if set, is what the kernel answers to copies between processes: for tests.
+	// refuse, if set, is the error that the kernel returns for copies between processes: for tests.
 	refuse error
 
-	// kernel, if set, goes through the kernel within this process as well: for tests.
+	// kernel, if set, also copies within this process through the kernel: for tests.
 	kernel bool
 }
 
@@ -57,13 +56,13 @@ type Provider struct {
 	ptracer sync.Once
 }
 
-// Registration is what package core knows of this provider.
+// Registration describes this provider to package core.
 var Registration = fabric.Registration{
 	Name: "shm", Scope: fabric.ScopeHost, Medium: fabric.MediumMemory, HostMemory: true, GPUMemory: true, Preference: 30,
 	Diagnose: diagnose,
 }
 
-// diagnose says whether processes may copy each other's memory, or send it through sockets.
+// diagnose reports whether processes may copy each other's memory, or must send it through sockets.
 func diagnose(fabric.Peers) fabric.Diagnosis {
 	if ok, why := vm.Allowed(); !ok {
 		return fabric.Diagnosis{Path: "shm/stream", Reasons: []string{"shm/cma: " + why}}
@@ -81,8 +80,8 @@ func New(opts Options) *Provider {
 	return &Provider{Offer: conn.NewOffer("shm", "host", 0, fabric.Limits{BestOp: bestOp}), opts: opts}
 }
 
-// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
-// first. node is empty; service is the name to connect to, "@name" or "name".
+// GetInfo describes this host, with an Info for each type of endpoint that satisfies hints, EPMsg
+// first. node is empty. service is the name to connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.Info
 	if service != "" {
@@ -115,8 +114,8 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	})
 }
 
-// allowPtrace is done before the first peer tries. Where Yama is absent or open there is nothing to
-// do.
+// allowPtrace runs before the first peer tries to copy. If Yama is absent or permissive, it does
+// nothing.
 func (p *Provider) allowPtrace() {
 	if p.opts.KeepPtracer || p.opts.ForceStream {
 		return
@@ -129,7 +128,7 @@ func (p *Provider) allowPtrace() {
 	}
 }
 
-// A transport makes abstract unix sockets that begin with a greeting.
+// A transport makes abstract unix sockets and does shm's own handshake on them first.
 type transport struct {
 	local.Sockets
 	opts *Options
@@ -137,7 +136,7 @@ type transport struct {
 
 var _ handshake.Transport = transport{}
 
-// Prelude exchanges greetings.
+// Prelude does shm's own handshake.
 func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	unixConn, ok := conn.(*net.UnixConn)
 	if !ok {
@@ -145,7 +144,7 @@ func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	}
 	g, err := greet(unixConn, t.opts)
 	if err != nil {
-		return nil, err // without a nil *greeting in it
+		return nil, err // avoids a non-nil interface with a nil *greeting
 	}
 	return g, nil
 }

@@ -15,12 +15,13 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// pullNow is the largest message that the goroutine which finds it in the ring pulls itself;
-// workers pull larger ones. With both processes spinning on 2 cores a worker has to wait for a
+// pullNow is the largest message in bytes that the goroutine which finds it in the ring pulls
+// itself. Workers pull larger ones. If both processes spin on 2 cores, a worker must wait for a
 // processor: 4 MiB took 2100 us instead of 330 to 450.
 const pullNow = 8 << 20
 
-// startPull begins to get a message from the sender's memory. Only the peer's nonsense is an error.
+// startPull starts to pull a message from the sender's memory. It returns an error only if the
+// peer's entry is invalid.
 func (b *inbox) startPull(in *incoming) error {
 	dp := b.path
 	in.pulling = true
@@ -38,14 +39,14 @@ func (b *inbox) startPull(in *incoming) error {
 				j.op, j.walk = &in.pull, newWalk(&in.pull, n, 0)
 				dp.domain.pool.add(j)
 			}
-			return nil // if not, the connection has ended, and its end belongs to stop
+			return nil // if not, the connection has ended, and stop ends the message
 		}
 		err = dp.copies.pullHere(&in.pull, n)
 	}
 	return b.pulled(in, err)
 }
 
-// readSegments makes segs of what the entry says of the sender's memory.
+// readSegments sets segs to the sender's memory as the entry describes it.
 func (b *inbox) readSegments(in *incoming) error {
 	e := &in.head
 	n := int(e.Count) * ring.SegmentLen
@@ -65,7 +66,7 @@ func (b *inbox) readSegments(in *incoming) error {
 	return in.parseSegments()
 }
 
-// parseSegments answers any list.
+// parseSegments decodes any list.
 func (in *incoming) parseSegments() error {
 	in.segs = in.segs[:0]
 	total, over := uint64(0), uint64(0)
@@ -83,7 +84,7 @@ func (in *incoming) parseSegments() error {
 	return nil
 }
 
-// pullHere pulls on this thread.
+// pullHere pulls the message on this thread.
 func (c *copies) pullHere(op *fabric.Op, n uint64) error {
 	s := sliceLists.Get().(*slice)
 	defer sliceLists.Put(s)
@@ -97,11 +98,11 @@ func (c *copies) pullHere(op *fabric.Op, n uint64) error {
 	return nil
 }
 
-// errPeerEnded is why a message that was not pulled to its end is left to stop, which knows the
-// cause.
+// errPeerEnded is the error of a message that was not pulled to its end. stop ends such a message,
+// since it knows the cause.
 var errPeerEnded = errors.New("the peer has ended the connection")
 
-// pullSlice gets one slice of a message.
+// pullSlice pulls one slice of a message.
 func (c *copies) pullSlice(s *slice) error {
 	if c.path.stopping.Load() || !c.path.notifier.ring.Fence().Enter() {
 		return errPeerEnded
@@ -131,7 +132,7 @@ func (b *inbox) pulled(in *incoming, err error) error {
 	return b.received(in, err)
 }
 
-// finishPull is the pool's report.
+// finishPull is called by the pool when a pull ends.
 func (dp *dataPath) finishPull(j *job, err error) {
 	dp.jobs.release(j)
 	b := &dp.inbox

@@ -27,15 +27,15 @@ const (
 
 var wayText = [...]string{wayStream: "stream", wayCMA: "cma", wayMemmove: "memmove"}
 
-// A reach is how this side gets at the peer's memory, and why.
+// A reach says how this side accesses the peer's memory, and why.
 type reach struct {
 	way    way
 	pid    int
 	reason string
 }
 
-// findReach tries the proof that the peer's hello promises: the right process, readable and
-// writable.
+// findReach checks the proof that the peer's hello announces: it is the right process, and its
+// memory can be read and written.
 func findReach(cred sock.Cred, h hello, opts *Options) reach {
 	if opts.ForceStream {
 		return reach{way: wayStream, reason: "payload on the socket was requested"}
@@ -66,7 +66,7 @@ func (r *reach) openPages(peer *local.Peer) *local.Pages {
 		return nil
 	}
 	pages := local.OpenPages(r.pid)
-	if !peer.Dead() { // else another process may have its pid
+	if !peer.Dead() { // if dead, another process may have its pid
 		return pages
 	}
 	pages.Close()
@@ -75,7 +75,7 @@ func (r *reach) openPages(peer *local.Peer) *local.Pages {
 
 func at(b []byte) []sys.Iovec { return []sys.Iovec{{Addr: sys.AddrOf(b), Len: uint64(len(b))}} }
 
-// refusal says what would have to change for the kernel to allow it.
+// refusal explains what would have to change for the kernel to allow the access.
 func refusal(act string, cred sock.Cred, err error) string {
 	if err == nil {
 		err = syscall.EFAULT

@@ -9,17 +9,17 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// RMA copies an op on its caller's thread if nothing is queued before it, all its pages are in
-// memory and it is at most this large. A worker takes about 12 us to begin. A copy of 64 KiB takes
-// 7 us, an entry of its own page 0.4 us, and the check of a segment's pages 0.4 us here and 0.9 us
-// in the peer.
+// RMA copies an op on its caller's thread if no op is queued before it, all its pages are in memory
+// and it is not larger than these limits. A worker takes about 12 us to start. A copy of 64 KiB
+// takes 7 us, an entry with its own page 0.4 us. The check of a segment's pages takes 0.4 us here
+// and 0.9 us in the peer.
 const (
 	inlineBytes    = 64 << 10
 	inlineSegments = 8
 	minPage        = 4096
 )
 
-// RMA takes an op over; see conn.DataPath.
+// RMA takes over an op; see conn.DataPath.
 func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if dp.greet.reach.way == wayStream || op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite {
 		return false
@@ -45,7 +45,7 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	return true
 }
 
-// start begins an op whose region is granted. With inline it may copy on the caller's thread.
+// start starts an op whose region is granted. If inline is set, it may copy on the caller's thread.
 func (dp *dataPath) start(t conn.Ticket, op *fabric.Op, l *regionGrant, inline bool) {
 	if err := grant.Check(op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		dp.end(t, op, l, err)
@@ -69,14 +69,14 @@ func (dp *dataPath) start(t conn.Ticket, op *fabric.Op, l *regionGrant, inline b
 	dp.domain.pool.add(j)
 }
 
-// copied ends an op whose bytes were copied, or were not because of err.
+// copied ends an op after its copy succeeded, or failed with err.
 func (dp *dataPath) copied(t conn.Ticket, op *fabric.Op, l *regionGrant, err error) {
 	err = dp.copies.sampled(op, op.Len(), l, err)
 	dp.queued.Add(-1)
 	dp.end(t, op, l, err)
 }
 
-// copyJob is the pool's order.
+// copyJob is called by the pool to copy a slice.
 func (dp *dataPath) copyJob(j *job, s *slice) error {
 	if j.grant == nil {
 		return dp.copies.pullSlice(s)
@@ -84,7 +84,7 @@ func (dp *dataPath) copyJob(j *job, s *slice) error {
 	return dp.copies.copySlice(j.op.Kind, j.grant, s)
 }
 
-// finishJob is the pool's report.
+// finishJob is called by the pool when a job ends.
 func (dp *dataPath) finishJob(j *job, err error) {
 	if j.grant == nil {
 		dp.finishPull(j, err)
@@ -95,7 +95,8 @@ func (dp *dataPath) finishJob(j *job, err error) {
 	dp.copied(t, op, l, err)
 }
 
-// end finishes an op, for good or, if its remote data has to wait for room in the ring, for now.
+// end finishes an op. If its remote data must wait for room in the ring, the notifier finishes it
+// later.
 func (dp *dataPath) end(t conn.Ticket, op *fabric.Op, l *regionGrant, err error) {
 	if err == nil && op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0 {
 		dp.notifier.announce(t, op, l)
@@ -104,7 +105,7 @@ func (dp *dataPath) end(t conn.Ticket, op *fabric.Op, l *regionGrant, err error)
 	dp.finish(t, err)
 }
 
-// finish hands the op back to the stream, which may start others meanwhile. No lock is held.
+// finish returns the op to the stream, which may start other ops. The caller holds no lock.
 func (dp *dataPath) finish(t conn.Ticket, err error) {
 	dp.ep.Finish(t, err)
 	dp.ops.Leave()

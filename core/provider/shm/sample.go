@@ -12,10 +12,10 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// samplePiece is what is compared at a time.
+// samplePiece is how many bytes are compared at a time.
 const samplePiece = 64 << 10
 
-// A sampler is what one comparison needs: the lists of a piece, and the other side's bytes.
+// A sampler has the memory for one comparison: the lists of a piece, and the other side's bytes.
 type sampler struct {
 	slice *slice
 	there []byte
@@ -28,10 +28,10 @@ var samplers = sync.Pool{New: func() any {
 	return &sampler{slice: newSlice(), there: make([]byte, samplePiece), mine: make([]byte, samplePiece), into: make([]sys.Iovec, 1)}
 }}
 
-// sampled compares both ends of every Options.Sample-th op that was copied, piece by piece, and
-// ends it with ErrCRC if they differ. Memory that its owner changes meanwhile, or that two ops
-// write at once, differs, too. What was written is read back whether or not the region lets itself
-// be read.
+// sampled compares both ends of every Options.Sample-th op after its copy, piece by piece. If they
+// differ, it ends the op with ErrCRC. They also differ if the owner changes the memory in the
+// meantime, or if two ops write to it at once. Written bytes are read back even if the region does
+// not grant reads.
 func (c *copies) sampled(op *fabric.Op, n uint64, l *regionGrant, err error) error {
 	every := c.sample.every
 	if err != nil || every == 0 || c.sample.ops.Add(1)%every != 0 {

@@ -10,11 +10,11 @@ import (
 	"mori/core/fabric"
 )
 
-// stuckAfter is how long a copy of this side may still take once its connection has ended. A slice
-// takes 0.1 ms, unless a page of it does not come.
+// stuckAfter is how long a copy of this side may still take after its connection has ended. A slice
+// takes 0.1 ms, unless one of its page faults is not served.
 const stuckAfter = 500 * time.Millisecond
 
-// letGo bounds the wait for a peer: to return a grant, or to end the slices that it is copying.
+// letGo bounds the wait for a peer to return a grant, or to end the slices that it is copying.
 const letGo = 5 * time.Second
 
 // Close ends all ops and all grants, in both directions; see conn.DataPath.
@@ -54,14 +54,14 @@ func (dp *dataPath) Close(cause error) {
 		dp.greet.Release()
 		return
 	}
-	go func() { // the rings have the fence that the copies leave
+	go func() { // the fence that protects the copies is in the rings' memory
 		stuck.Wait()
 		dp.greet.Release()
 	}()
 }
 
-// awaitCopies waits until the ops have ended. Copies whose memory does not come are left behind,
-// with a warning: the kernel does not take them back.
+// awaitCopies waits until the ops have ended. It abandons copies that are stuck in a page fault,
+// with a warning, because the kernel does not cancel them.
 func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync.WaitGroup) {
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
@@ -76,15 +76,15 @@ func (dp *dataPath) awaitCopies(empty <-chan struct{}, cause error) (stuck *sync
 	return stuck
 }
 
-// awaitPeer waits until the peer copies nothing from or to this side's memory. No copy begins any
-// more.
+// awaitPeer waits until the peer copies nothing from or to this side's memory. New copies can no
+// longer start.
 func (dp *dataPath) awaitPeer() {
 	if !dp.inbox.notices.Fence().Await(dp.greet.peer, letGo) {
 		dp.log.Warn("shm: the peer did not finish its copies", "peer", dp.ep.Peer(), "pid", dp.greet.peer.PID, "after", letGo)
 	}
 }
 
-// watch ends the connection when the peer's process has ended, although another process keeps its
+// watch ends the connection when the peer's process has ended, even if another process keeps its
 // socket open.
 func (dp *dataPath) watch() {
 	if dp.greet.peer.AwaitEnd() {

@@ -16,39 +16,40 @@ import (
 	"mori/core/provider/internal/inet"
 )
 
-// Options of a Provider. The zero value is good.
+// Options configures a Provider. The zero value is ready to use.
 type Options struct {
-	// Links are the connections of an endpoint; 0 is DefaultLinks. The dialer's number counts.
+	// Links is the number of TCP connections of an endpoint; 0 means DefaultLinks. The dialer's
+	// number applies.
 	Links int
 
-	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as
-	// dead; 0 is 30 s.
+	// UserTimeout is how long sent bytes may stay unacknowledged before the connection is
+	// considered dead; 0 means 30 s.
 	UserTimeout time.Duration
 
-	// TxSize and RxSize are Limits.TxSize and Limits.RxSize; 0 is 1024.
+	// TxSize and RxSize set Limits.TxSize and Limits.RxSize; 0 means 1024.
 	TxSize, RxSize int
 
-	// TLS, if set, encrypts every connection, and says which certificates are shown and believed.
+	// TLS, if set, encrypts every connection, and says which certificates are shown and trusted.
 	TLS *tls.Config
 
-	// Sums has the payload of all that this side sends and reads checked with crc32c, end to end.
+	// Sums enables end-to-end crc32c checksums of all payload that this side sends and reads.
 	Sums bool
 
-	// Compress has the payload of writes and of answers to reads packed with zstd, from 64 KiB to 4
-	// MiB, where the bytes get through sooner for it: where they become fewer, and the connection
-	// is slow beside what packing them takes.
+	// Compress enables zstd compression of the payload of writes and read replies, from 64 KiB to 4
+	// MiB. A payload is compressed if that makes its bytes arrive sooner: if it becomes smaller,
+	// and the connection is slow compared with the compression.
 	Compress bool
 
-	// Packed, if set, counts what Compress has packed.
+	// Packed, if set, counts the payloads that Compress has compressed.
 	Packed *atomic.Uint64
 
-	// Logger takes one line for each connection that breaks the protocol; nil is slog.Default().
+	// Logger gets one line for each connection that breaks the protocol; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// DefaultLinks is how many connections an endpoint has. On 2 cores, as a share of plain sockets at
-// their best, 1, 2 and 4 connections moved 128 x 1 MiB at 0.73, 0.89 and 0.94 (reads 0.74, 0.80,
-// 1.0), and 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
+// DefaultLinks is how many TCP connections an endpoint has. On 2 cores, 1, 2 and 4 connections
+// moved 128 x 1 MiB at 0.73, 0.89 and 0.94 of the best rate of plain sockets (reads 0.74, 0.80,
+// 1.0). They moved 1024 x 4 KiB blocks at 0.56, 0.68 and 0.73 (reads 0.44, 0.50, 0.71).
 const DefaultLinks = 4
 
 // A Provider is the fabric.Provider "tcp".
@@ -58,13 +59,13 @@ type Provider struct {
 	pack conn.Compression
 }
 
-// Registration is what package core knows of this provider.
+// Registration describes this provider to package core.
 var Registration = fabric.Registration{
 	Name: "tcp", Scope: fabric.ScopeNetwork, Medium: fabric.MediumSocket, HostMemory: true, GPUMemory: true, Preference: 10,
 	Diagnose: diagnose,
 }
 
-// diagnose says how mori reaches peers over TCP, which works on any host.
+// diagnose reports how mori reaches peers over TCP, which works on any host.
 func diagnose(p fabric.Peers) fabric.Diagnosis {
 	d := fabric.Diagnosis{Path: "tcp"}
 	if p.GPUMemory {
@@ -94,11 +95,11 @@ func New(opts Options) *Provider {
 	return p
 }
 
-// bestOp is the length at which a large transfer is cut.
+// bestOp is the length in bytes at which a large transfer is cut.
 const bestOp = 1 << 20
 
 // GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first; see
-// fabric.Provider. No name is looked up.
+// fabric.Provider. It does no name lookup.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.Info
 	if node != "" || service != "" {
