@@ -13,25 +13,25 @@ import (
 	"mori/native/abi"
 )
 
-// A family is what the queues of one vendor's NICs have that the host must know.
+// A family is what the host must know about the queues of one vendor's NICs.
 type family struct {
-	name     string // after the colon of an emulated NIC's name
+	name     string // after the colon in an emulated NIC's name
 	module   string // the file of its kernels, without suffix
 	provider abi.NICProvider
 	emulated string // emu.Options.Family
 
-	// blocksLog is log2 of the 64-byte blocks that the memory of 1<<log entries takes.
+	// blocksLog returns the log2 of the number of 64-byte blocks in the memory of 1<<log entries.
 	blocksLog func(log uint32) uint32
 
-	// annex completes what kernels know of a queue, whose ring begins at view.SQ; nil where
-	// kernels need no annex.
+	// annex returns the additional data that kernels need about a queue whose ring begins at view.SQ.
+	// nil if kernels need none.
 	annex func(q *mlx5.Queue, view *abi.NICQueue) abi.NICAnnex
 }
 
 var families = []family{
 	{name: "mlx5", module: "nic_mlx5", provider: abi.NICProviderMLX5, blocksLog: sameLog},
 	{name: "bnxt", module: "nic_bnxt", provider: abi.NICProviderBnxt, emulated: "bnxt", annex: bnxtAnnex,
-		// An entry takes two blocks, and the table of packet numbers behind the ring the rest of four.
+		// An entry takes two blocks. The table of packet numbers after the ring uses the rest of four.
 		blocksLog: func(log uint32) uint32 { return log + 2 }},
 	{name: "ionic1", module: "nic_ionic", provider: abi.NICProviderIonic, emulated: "ionic1", annex: ionicAnnex(ionic.Version1), blocksLog: sameLog},
 	{name: "ionic2", module: "nic_ionic", provider: abi.NICProviderIonic, emulated: "ionic2", annex: ionicAnnex(ionic.Version2), blocksLog: sameLog},
@@ -52,7 +52,7 @@ func ionicAnnex(v ionic.Version) func(*mlx5.Queue, *abi.NICQueue) abi.NICAnnex {
 }
 
 // KernelModule returns the name of the compiled kernels that drive queues of the named device. It
-// refuses names that Open refuses for their form.
+// returns an error for names that Open rejects because of their form.
 func KernelModule(device string) (string, error) {
 	_, f, _, err := parseName(device)
 	if err != nil {
@@ -62,7 +62,7 @@ func KernelModule(device string) (string, error) {
 }
 
 // parseName splits a device name into the name to open and its family. Names of emulated NICs begin
-// with "emu"; their family stands behind a colon, mlx5 without one.
+// with "emu"; a colon precedes their family, which is mlx5 if it is left out.
 func parseName(name string) (device string, f *family, emulated bool, err error) {
 	device, kind, has := strings.Cut(name, ":")
 	if !strings.HasPrefix(device, "emu") {

@@ -14,10 +14,10 @@ const CQEBytes = 32
 const (
 	CQERequester = 0x00
 	CQEReceiver  = 0x01
-	CQETerminal  = 0x0e // the queue pair is in error
+	CQETerminal  = 0x0e // the queue pair is in the error state
 )
 
-// A Status says why work of a requester ended in error: enum bnxt_re_req_wc_status.
+// A Status says why a requester's work failed: enum bnxt_re_req_wc_status.
 type Status uint8
 
 // Statuses.
@@ -51,14 +51,14 @@ func (s Status) String() string {
 
 // A CQE is a completion of a requester.
 type CQE struct {
-	Handle uint64 // of the queue pair, as the host named it
-	Index  uint16 // behind the last entry that is done, modulo the ring; with an error it means nothing to us
+	Handle uint64 // of the queue pair, as the host set it
+	Index  uint16 // after the last completed entry, modulo the ring; meaningless with an error
 	Type   uint8
 	Status Status
-	Phase  bool // set in the first lap over the ring, and changes with each
+	Phase  bool // set in the first lap over the ring, then toggles with each lap
 }
 
-// Put writes the entry to CQEBytes.
+// Put writes the entry to the CQEBytes of b.
 func (c CQE) Put(b []byte) {
 	clear(b[:CQEBytes])
 	le := binary.LittleEndian
@@ -71,7 +71,7 @@ func (c CQE) Put(b []byte) {
 	le.PutUint32(b[24:], word)
 }
 
-// ParseCQE reads an entry of CQEBytes, valid or not.
+// ParseCQE parses an entry of CQEBytes, valid or not.
 func ParseCQE(b []byte) CQE {
 	le := binary.LittleEndian
 	word := le.Uint32(b[24:])
@@ -87,15 +87,15 @@ const (
 	BellCompletion = 0x4
 )
 
-// A Bell is what is stored to the register: enum bnxt_re_db_mask.
+// A Bell is the value that is written to a doorbell register: enum bnxt_re_db_mask.
 type Bell struct {
 	Type  uint8
 	Queue uint32 // its number, 20 bits
-	Index uint32 // behind the last entry that is posted, or read; 24 bits, within the ring
+	Index uint32 // after the last entry that is posted, or read; 24 bits, within the ring
 	Epoch bool   // the parity of the lap
 }
 
-// Value is the 8 bytes, little-endian.
+// Value returns the 8 bytes of the register, little-endian.
 func (b Bell) Value() uint64 {
 	low := b.Index & 0xffffff
 	if b.Epoch {
@@ -104,7 +104,7 @@ func (b Bell) Value() uint64 {
 	return uint64(b.Queue&0xfffff|1<<26|uint32(b.Type)<<28)<<32 | uint64(low)
 }
 
-// ParseBell reads what Value made.
+// ParseBell parses a value that Value returned.
 func ParseBell(v uint64) (Bell, error) {
 	low, high := uint32(v), uint32(v>>32)
 	b := Bell{Type: uint8(high >> 28), Queue: high & 0xfffff, Index: low & 0xffffff, Epoch: low>>24&1 != 0}
@@ -114,7 +114,7 @@ func ParseBell(v uint64) (Bell, error) {
 	return b, nil
 }
 
-// Count is the bell's index as a count of entries modulo two laps of a ring of 1<<log.
+// Count returns the bell's index as a count of entries, modulo two laps of a ring of 1<<log.
 func (b Bell) Count(log uint32) uint64 {
 	if b.Epoch {
 		return uint64(b.Index) + 1<<log

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Sizes. An entry is of slots; in the static mode its place has eight (STATIC_WQE_NUM_SLOTS of
+// Sizes. An entry consists of slots. In the static mode it occupies eight (STATIC_WQE_NUM_SLOTS of
 // main.h).
 const (
 	SlotBytes  = 16
@@ -17,7 +17,7 @@ const (
 	MaxData    = 6    // BNXT_RE_STATIC_WQE_MAX_SGE
 )
 
-// Opcodes: enum bnxt_re_wr_opcode. There are no entries of nothing and no masked atomics.
+// Opcodes: enum bnxt_re_wr_opcode. There is no NOP entry and there are no masked atomics.
 const (
 	OpSend        = 0x00
 	OpSendImm     = 0x01
@@ -28,7 +28,7 @@ const (
 	OpFetchAdd    = 0x0b
 )
 
-// Flags of an entry: enum bnxt_re_wr_flags. Both drivers ask for a fence by FlagFence.
+// Flags of an entry: enum bnxt_re_wr_flags. Both drivers request a fence with FlagFence.
 const (
 	FlagSignaled  = 0x01
 	FlagReadFence = 0x02
@@ -37,18 +37,18 @@ const (
 	FlagInline    = 0x10
 )
 
-// A Data is memory on this side: struct bnxt_re_sge.
+// A Data is a range of local memory: struct bnxt_re_sge.
 type Data struct {
 	Addr       uint64
 	Key, Bytes uint32
 }
 
-// An Entry is one of a send queue: struct bnxt_re_bsqe and bnxt_re_rdma or bnxt_re_atomic, and what
-// follows them.
+// An Entry is an entry of a send queue: struct bnxt_re_bsqe, then bnxt_re_rdma or bnxt_re_atomic,
+// then data.
 type Entry struct {
 	Opcode, Flags uint8
 	Imm           uint32 // of OpSendImm and OpWriteImm
-	Bytes         uint32 // that it moves; of atomics 8
+	Bytes         uint32 // length of the payload; 8 for atomics
 	Remote        uint64 // of all but sends
 	RKey          uint32
 	Swap, Compare uint64 // of atomics; OpFetchAdd adds Swap
@@ -59,11 +59,11 @@ type Entry struct {
 // IsAtomic reports whether the entry is an atomic.
 func (e *Entry) IsAtomic() bool { return e.Opcode == OpCompareSwap || e.Opcode == OpFetchAdd }
 
-// Packets is how many sequence numbers the entry takes.
+// Packets returns how many sequence numbers the entry takes.
 func (e *Entry) Packets(mtu uint32) uint32 { return max(1, (e.Bytes+mtu-1)/mtu) }
 
-// Put writes the entry to its place of EntryBytes and returns how many slots it has; those behind
-// them are left alone.
+// Put writes the entry to the EntryBytes of b and returns how many slots it uses. It does not
+// change the slots after them.
 func (e *Entry) Put(b []byte) (slots int) {
 	slots = 2 + len(e.Data)
 	if e.Flags&FlagInline != 0 {
@@ -96,7 +96,7 @@ func (e *Entry) Put(b []byte) (slots int) {
 	return slots
 }
 
-// Parse takes apart the entry at a place of EntryBytes.
+// Parse parses the entry in the EntryBytes of b.
 func (e *Entry) Parse(b []byte) error {
 	if len(b) < EntryBytes {
 		return fmt.Errorf("entry in %d bytes, want %d: %w", len(b), EntryBytes, ErrFormat)
@@ -146,19 +146,19 @@ func (e *Entry) parseLocal(b []byte, slots int) error {
 // RowBytes is the size of a row of the table of packets.
 const RowBytes = 8
 
-// A Row has the packets of an entry: struct bnxt_re_msns. The table has as many as the ring
-// has places and lies right behind it.
+// A Row has the packet numbers of an entry: struct bnxt_re_msns. The table follows the ring and has
+// as many rows as the ring has entries.
 type Row struct {
 	Index       uint16 // of the entry's place
 	Start, Next uint32 // 24 bits: the first packet's number, and the one after the last
 }
 
-// Value is the row as the table has it, little-endian.
+// Value returns the row as in the table, little-endian.
 func (r Row) Value() uint64 {
 	return uint64(r.Index)<<48 | uint64(r.Next&psnMask)<<24 | uint64(r.Start&psnMask)
 }
 
-// ParseRow reads what Value made.
+// ParseRow parses a value that Value returned.
 func ParseRow(v uint64) Row {
 	return Row{Index: uint16(v >> 48), Next: uint32(v>>24) & psnMask, Start: uint32(v) & psnMask}
 }

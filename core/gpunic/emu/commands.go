@@ -10,8 +10,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A refusal is the answer to a command that is not carried out. Its syndrome, which is the
-// firmware's own matter, is the place here.
+// A refusal is the reply to a command that failed. The emulated NIC's syndromes are numbers of its
+// own: each marks one place in this code.
 type refusal struct {
 	status, syndrome uint32
 }
@@ -29,7 +29,7 @@ const (
 	maxMessage  = 30 // log2 of bytes
 )
 
-// command reads m from a command's bytes.
+// command decodes a command's bytes into m.
 func command(in []byte, m mlx5.Message) *refusal {
 	if mlx5.Decode(in, m) != nil {
 		return refuse(mlx5.StatusBadInLen, 0)
@@ -66,7 +66,7 @@ func (f *firmware) carryOut(in []byte) (mlx5.Message, *refusal) {
 	return f.ofQueuePair(s, in)
 }
 
-// ofQueuePair carries out commands that name a queue pair.
+// ofQueuePair executes commands that name a queue pair.
 func (f *firmware) ofQueuePair(s mlx5.Simple, in []byte) (mlx5.Message, *refusal) {
 	ok := &mlx5.Reply{}
 	q := f.qps[s.ID]
@@ -100,7 +100,7 @@ func (f *firmware) queryCaps(in []byte) (mlx5.Message, *refusal) {
 		return nil, r
 	}
 	if m.Mode > 1 {
-		return nil, refuse(mlx5.StatusBadParam, 1) // other kinds of capabilities: it has none
+		return nil, refuse(mlx5.StatusBadParam, 1) // it has no other kinds of capabilities
 	}
 	return &mlx5.Caps{
 		LogMaxQPSize: logMaxQueue, LogMaxQP: logMaxCount, LogMaxCQSize: logMaxCQ, LogMaxCQ: logMaxCount, LogMaxMKey: logMaxCount,
@@ -144,7 +144,7 @@ func (f *firmware) createMKey(in []byte) (mlx5.Message, *refusal) {
 	case uint64(m.TranslationsActual)*2<<m.LogPageSize < offset+m.Bytes:
 		return nil, refuse(mlx5.StatusBadParam, 7)
 	case u.Addr+m.UmemOffset+offset != m.Addr:
-		// A NIC would map other addresses onto the memory; nobody asks for it here.
+		// A NIC would map other addresses onto the memory; no caller here needs that.
 		return nil, refuse(mlx5.StatusBadParam, 8)
 	}
 	id := f.number()
@@ -163,7 +163,7 @@ func (f *firmware) destroyMKey(id uint32) *refusal {
 		return refuse(mlx5.StatusBadRes, 1)
 	}
 	for _, q := range f.order {
-		q.in.writes.flush() // what was acknowledged as written is visible
+		q.in.writes.flush() // makes acknowledged writes visible
 	}
 	delete(f.mkeys, id)
 	k.Pinned.Users--
@@ -237,7 +237,7 @@ func (f *firmware) createQP(in []byte) (mlx5.Message, *refusal) {
 	case !m.UmemValid || u == nil || m.UmemOffset%4096 != 0 || c.SendDBRMode > mlx5.DBRNone:
 		return nil, refuse(mlx5.StatusBadParam, 6)
 	}
-	var receive uint64 // bytes of the receive queue's ring, in front of the send queue's
+	var receive uint64 // bytes of the receive queue's ring, before the send queue's
 	if c.RQType == mlx5.RQRegular {
 		receive = max(uint64(16)<<c.LogRQStride<<c.LogRQSize, mlx5.BlockBytes)
 	}
@@ -266,7 +266,8 @@ func (f *firmware) destroyQP(q *qp) {
 	q.release()
 }
 
-// dispatch gives a packet to its queue pair. One that is not from the queue pair's peer is dropped.
+// dispatch passes a packet to its queue pair. It drops packets that are not from the queue pair's
+// peer.
 func (f *firmware) dispatch(p *wire.Packet) {
 	q := f.qps[p.To]
 	if q != nil && p.From == q.ctx.RemoteQPN && p.Src == q.ctx.Path.GID {
@@ -274,7 +275,7 @@ func (f *firmware) dispatch(p *wire.Packet) {
 	}
 }
 
-// rung gives a doorbell that rang on the page of own to the queue pair that it is for.
+// rung passes a doorbell on the page of own to the queue pair that it is for.
 func (f *firmware) rung(own *qp, bell uint64) {
 	num := f.family.target(bell, own.num)
 	switch to := f.qps[num]; {

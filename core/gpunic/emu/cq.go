@@ -7,8 +7,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A cq is a completion queue. Its ring is read by others while it is written, so the last 8 bytes
-// of an entry are one store, after all others.
+// A cq is a completion queue. Readers poll its ring while it is written. So the last 8 bytes of an
+// entry are written with one store, after all others.
 type cq struct {
 	*common
 	num           uint32
@@ -22,12 +22,12 @@ type cq struct {
 	release       func()
 
 	produced uint64
-	read     uint64 // as far as the record has said
-	broken   bool   // by overrun: nothing is written any more, and its queue pairs fail
+	read     uint64 // the doorbell record's last value
+	broken   bool   // by an overrun: nothing is written any more, and its queue pairs fail
 	waiting  []waitingCQE
 }
 
-// A waitingCQE is a completion that the chaos holds back.
+// A waitingCQE is a completion that chaos delays.
 type waitingCQE struct {
 	bytes [mlx5.CQEBytes]byte
 	due   uint64 // round
@@ -41,7 +41,7 @@ func (c *cq) add(e mlx5.CQE) {
 	c.put(b[:])
 }
 
-// put has an entry written, now or, by the chaos, later.
+// put writes an entry, now or, under chaos, later.
 func (c *cq) put(b []byte) {
 	var w waitingCQE
 	copy(w.bytes[:], b)
@@ -55,7 +55,7 @@ func (c *cq) put(b []byte) {
 	c.drain()
 }
 
-// drain writes the completions whose time has come, in order.
+// drain writes the completions that are due, in order.
 func (c *cq) drain() (moved bool) {
 	for len(c.waiting) > 0 && !c.broken && c.waiting[0].due <= c.round {
 		moved = true
@@ -73,7 +73,7 @@ func (c *cq) drain() (moved bool) {
 
 func (c *cq) slot() uint64 { return c.addr + c.family.cqeBytes()*(c.produced&(1<<c.log-1)) }
 
-// scribble fills the next entry with what is wrong, up to the byte that has its lap.
+// scribble fills the next entry with wrong bytes, up to the byte with its lap.
 func (c *cq) scribble() {
 	if c.full() {
 		return
@@ -86,8 +86,8 @@ func (c *cq) scribble() {
 	_ = c.mem.Write(c.slot(), b)
 }
 
-// full reports that the next entry would overwrite one that was not read. The reader's doorbells
-// may be lost to us, but not the last one.
+// full reports whether the next entry would overwrite an unread one. The reader's doorbells may be
+// missed, but not the last one.
 func (c *cq) full() bool {
 	if c.ignoreOverrun {
 		return false
@@ -117,7 +117,7 @@ func (c *cq) write(b *[mlx5.CQEBytes]byte) {
 	c.produced++
 }
 
-// overrun breaks the queue, as a NIC does: the entry is lost.
+// overrun breaks the queue, as a NIC does, and drops the entry.
 func (c *cq) overrun() {
 	c.broken = true
 	c.violate("completion queue %#x overran: %d entries were written, it has 1<<%d", c.num, c.produced, c.log)

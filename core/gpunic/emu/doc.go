@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: MIT
 
-// Package emu is a NIC of the mlx5 family in software, for tests and for machines without one. It
-// understands the commands, rings and doorbells of core/gpunic/mlx5 by their bytes, so that what
-// drives it drives a real NIC unchanged, and it is stricter than one: what a NIC would get wrong
-// silently it ends with an error, and notes (Violations).
+// Package emu emulates a NIC of the mlx5 family in software, for tests and for machines without
+// such a NIC. It implements the bytes of the commands, rings and doorbells of core/gpunic/mlx5. So
+// code that drives it drives a real NIC unchanged. It is stricter than a NIC: a mistake that a NIC
+// would silently get wrong ends with an error and is recorded (Violations).
 //
 //	nic, err := emu.New(emu.Options{Name: "emu0", Wire: "unix"})
 //	dev, err := mlx5.Open(nic) // dev.Close closes the NIC
 //
 // # Parts
 //
-// A firmware owns the objects and carries out commands. A queue pair has a ring, which finds and
-// reads work entries, a requester, which carries them out, and a responder, which does what the
-// peer asks for. A window has the entries under way, a retryTimer says when packets are sent again,
-// a writeBuffer holds writes with relaxed order. A family is how the queues of a vendor are
-// written. Packages memory and wire know nothing of queue pairs.
+// A firmware owns the objects and executes commands. A queue pair has three parts: a ring, which
+// finds and reads work entries; a requester, which executes them; and a responder, which executes
+// the peer's requests. A window holds the pending entries, a retryTimer decides when to retransmit
+// packets, and a writeBuffer holds writes with relaxed order. A family implements a vendor's queue
+// format. Packages memory and wire do not depend on queue pairs.
 //
 // # How it works
 //
-// A NIC is one thread that looks at doorbells, which are words of memory here, reads work entries,
-// moves bytes, and writes completions. It naps when nothing happens. Packets with sequence numbers
-// go between queue pairs, of one NIC (Wire "loop") or of two processes ("unix", "tcp"); they may be
-// lost, and are then sent again, as are those that the peer has no room for. A NIC's GID says where
-// it is.
+// A NIC is one thread. It polls doorbells, which are words of memory here, reads work entries,
+// moves bytes and writes completions. When idle, it naps. Queue pairs of one NIC (Wire "loop") or
+// of two processes ("unix", "tcp") exchange packets with sequence numbers. Packets may be lost, and
+// are then retransmitted, as are packets that the peer has no room for. A NIC's GID contains its
+// address.
 //
-// Chaos has the NIC do, at random but by a seed, what real ones may do: read entries early or late,
-// delay completions, place bytes out of order, lose packets. Profile gives the mix for a seed.
+// Chaos makes the NIC do, at random with a seed, what real NICs may do: read entries early or late,
+// delay completions, place bytes out of order, lose packets. Profile returns the mix for a seed.
 //
-// Memory is what was made known by Umem: this process's own, where a page that is gone is an error
-// of the work and not the end of the process, or memory that AddMemory says how to reach, such as a
-// GPU's.
+// The NIC accesses memory that was registered with Umem. That is this process's memory, where an
+// unmapped page fails the work and does not crash the process. Or it is memory, such as a GPU's,
+// that AddMemory has described.
 //
-// Options.Family has it read and write the queues of bnxt or ionic NICs, whose formats are those of
+// With Options.Family it reads and writes the queues of bnxt or ionic NICs, in the formats of
 // core/gpunic/bnxt and core/gpunic/ionic.
 //
-// What it does not do: event queues and arming, shared receive queues, memory windows, signatures,
-// datagrams, speed.
+// It does not support event queues and arming, shared receive queues, memory windows, signatures or
+// datagrams, and it is not fast.
 package emu

@@ -16,11 +16,11 @@ var _ family = bnxtFamily{}
 
 func (bnxtFamily) blockBytes() uint64 { return bnxt.EntryBytes }
 
-// An entry has the size of two blocks, and the table behind the ring takes the rest of what would
-// be four.
+// An entry is as long as two blocks. The table after the ring uses the rest of the memory of four
+// blocks for each entry.
 func (bnxtFamily) ringLog(log uint32) uint32 { return max(log, 2) - 2 }
 
-// read takes the count out of a doorbell.
+// read extracts the count from a doorbell.
 func (bnxtFamily) read(v uint64, number uint32, kind uint8, log uint32) (count, modulo uint64, err error) {
 	b, err := bnxt.ParseBell(v)
 	switch {
@@ -91,7 +91,8 @@ var bnxtStatuses = map[mlx5.Syndrome]bnxt.Status{
 	mlx5.SyndromeRemoteOp: bnxt.StatusRemoteOp, mlx5.SyndromeRetry: bnxt.StatusRetry, mlx5.SyndromeRNR: bnxt.StatusRNR,
 }
 
-// An error is followed by an entry that ends the queue pair; drivers make up what is flushed.
+// After an error, an entry follows that ends the queue pair. Drivers generate the flushed
+// completions themselves.
 func (bnxtFamily) completions(r *sendRing, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil

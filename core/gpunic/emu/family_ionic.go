@@ -20,7 +20,7 @@ var _ family = ionicFamily{}
 func (ionicFamily) blockBytes() uint64        { return ionic.EntryBytes }
 func (ionicFamily) ringLog(log uint32) uint32 { return log }
 
-// read takes the count out of a doorbell.
+// read extracts the count from a doorbell.
 func (ionicFamily) read(v uint64, number, log uint32) (count, modulo uint64, err error) {
 	b, err := ionic.ParseBell(v)
 	switch {
@@ -84,7 +84,7 @@ var ionicStatuses = map[mlx5.Syndrome]ionic.Status{
 	mlx5.SyndromeRNR: ionic.StatusRNR,
 }
 
-// An error is followed by an entry that flushes all else.
+// After an error, an entry follows that flushes all others.
 func (ionicFamily) completions(r *sendRing, e *entry, s mlx5.Syndrome) [][]byte {
 	if s == mlx5.SyndromeFlush {
 		return nil

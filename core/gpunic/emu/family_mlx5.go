@@ -17,7 +17,7 @@ func (mlx5Family) blockBytes() uint64        { return mlx5.BlockBytes }
 func (mlx5Family) cqeBytes() uint64          { return mlx5.CQEBytes }
 func (mlx5Family) ringLog(log uint32) uint32 { return log }
 
-// bellControl reads a doorbell: it is the first 8 bytes of the last entry that was posted.
+// bellControl decodes a doorbell, which is the first 8 bytes of the last posted entry.
 func bellControl(v uint64) mlx5.Control {
 	var b [mlx5.SegmentBytes]byte
 	le.PutUint64(b[:], v)
@@ -69,7 +69,7 @@ func (mlx5Family) parse(r *sendRing, e *entry) error {
 
 func (mlx5Family) numbered(*sendRing, *entry) error { return nil }
 
-// Answers of up to 32 bytes may be in the completion itself.
+// Results of up to 32 bytes may be in the completion itself.
 func (mlx5Family) completions(r *sendRing, e *entry, s mlx5.Syndrome) [][]byte {
 	c := mlx5.CQE{Opcode: mlx5.CQEReq, WQEOpcode: e.Opcode, QPN: r.num, Counter: e.index}
 	switch {

@@ -12,7 +12,7 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A firmware owns the objects of a NIC, and carries out the commands that make and change them
+// A firmware owns the objects of a NIC, and executes the commands that make and change them
 // (commands.go).
 type firmware struct {
 	*common
@@ -25,7 +25,7 @@ type firmware struct {
 	uars   map[uint32]*uar
 	cqs    map[uint32]*cq
 	qps    map[uint32]*qp
-	order  []*qp // by number, for rounds
+	order  []*qp // by number, for the thread's rounds
 	ranges []memory.Pinned
 }
 
@@ -36,14 +36,14 @@ func newFirmware(c *common, p *port) firmware {
 	}
 }
 
-// number makes one for an object. All kinds share them, so that one in the place of another is
-// noticed.
+// number returns a new object number. All kinds of objects share the numbers, so that using one
+// kind in place of another is detected.
 func (f *firmware) number() uint32 {
 	f.next++
 	return f.next
 }
 
-// addMemory has objects reach the bytes at addr by m.
+// addMemory makes objects access the bytes at addr through m.
 func (f *firmware) addMemory(addr, bytes uint64, m memory.Memory) {
 	f.ranges = append(f.ranges, memory.Pinned{Addr: addr, N: bytes, Mem: m})
 }
@@ -55,7 +55,7 @@ func (f *firmware) removeMemory(addr, bytes uint64) {
 func (f *firmware) memoryOf(addr, bytes uint64) memory.Memory {
 	page := uint64(os.Getpagesize()) - 1
 	for _, r := range f.ranges {
-		// A range need not begin on a page, but what is registered of it does.
+		// A range need not begin on a page boundary, but registrations of it do.
 		if begin := r.Addr &^ page; addr >= begin && addr+bytes <= (r.Addr+r.N+page)&^page {
 			return r.Mem
 		}

@@ -21,13 +21,13 @@ type message struct {
 	index  uint16 // of the receive entry
 }
 
-// fits reports whether a packet is the next one of the message that is open.
+// fits reports whether a packet is the next one of the open message.
 func (m *message) fits(p *wire.Packet, kind uint8) bool {
 	n := uint64(len(p.Data))
 	return m.open && m.kind == kind && n <= m.left && (p.Flag&wire.FlagLast != 0) == (n == m.left)
 }
 
-// write takes a packet of a write.
+// write handles a packet of a write.
 func (r *responder) write(p *wire.Packet) {
 	m := &r.message
 	if p.Flag&wire.FlagFirst != 0 && !r.beginWrite(p) {
@@ -42,14 +42,14 @@ func (r *responder) write(p *wire.Packet) {
 		var ok bool
 		if _, index, ok = r.takeReceive(p); !ok {
 			if p.Flag&wire.FlagFirst != 0 {
-				m.open = false // it comes again
+				m.open = false // it is retransmitted
 			}
 			return
 		}
 	}
 	n := uint64(len(p.Data))
 	if n > 0 {
-		k, err := r.Region(m.key, m.addr, n, memory.ToRemoteWrite) // it may be gone since
+		k, err := r.Region(m.key, m.addr, n, memory.ToRemoteWrite) // it may have been closed meanwhile
 		if err == nil {
 			err = r.writes.write(k, m.addr, p.Data)
 		}
@@ -67,7 +67,7 @@ func (r *responder) write(p *wire.Packet) {
 	r.next(p)
 }
 
-// beginWrite checks the whole of a write by its first packet.
+// beginWrite checks the whole write when its first packet arrives.
 func (r *responder) beginWrite(p *wire.Packet) bool {
 	if r.message.open || p.Length > 1<<r.ctx.LogMsgMax {
 		r.refuse(wire.NakInvalid, p)
@@ -83,7 +83,7 @@ func (r *responder) beginWrite(p *wire.Packet) bool {
 	return true
 }
 
-// receive takes a packet of a send.
+// receive handles a packet of a send.
 func (r *responder) receive(p *wire.Packet) {
 	m := &r.message
 	if p.Flag&wire.FlagFirst != 0 && !r.beginReceive(p) {
@@ -134,7 +134,8 @@ func (r *responder) beginReceive(p *wire.Packet) bool {
 	return true
 }
 
-// takeReceive takes the next entry of the receive queue. Without one the peer is asked to wait.
+// takeReceive takes the next entry of the receive queue. If there is none, it asks the peer to
+// wait.
 func (r *responder) takeReceive(p *wire.Packet) (into []mlx5.Data, index uint16, ok bool) {
 	if r.receives.empty() {
 		r.answer(wire.NakRNR, p.Seq, uint8(r.ctx.MinRNRNak))

@@ -15,10 +15,10 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// Memory is how a NIC reaches bytes that are not plainly this process's.
+// Memory is how a NIC accesses bytes that this process cannot access directly.
 type Memory = memory.Memory
 
-// A NIC is an emulated one. It is a mlx5.Cmd; all its methods may be called at any time.
+// A NIC is an emulated NIC. It implements mlx5.Cmd. All methods are safe for concurrent use.
 type NIC struct {
 	port port
 	stop chan struct{}
@@ -34,7 +34,7 @@ type NIC struct {
 
 var _ mlx5.Cmd = (*NIC)(nil)
 
-// New makes a NIC and starts its thread. Close ends it.
+// New makes a NIC and starts its thread. Close stops it.
 func New(opts Options) (*NIC, error) {
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (n *NIC) locked(f func() error) error {
 	return f()
 }
 
-// AddMemory has Umem reach the bytes at addr by m. It returns what ends that for later calls.
+// AddMemory makes later calls of Umem access the bytes at addr through m. remove undoes that.
 func (n *NIC) AddMemory(addr, bytes uint64, m Memory) (remove func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,8 +78,8 @@ func (n *NIC) AddMemory(addr, bytes uint64, m Memory) (remove func()) {
 	}
 }
 
-// Umem is of mlx5.Cmd. Memory of this process need not be there: a NIC would pin it, this one finds
-// out when it is touched.
+// Umem implements mlx5.Cmd. Memory of this process need not be mapped: a real NIC would pin it,
+// this one detects an unmapped page at the first access.
 func (n *NIC) Umem(addr, bytes uint64) (id uint32, err error) {
 	err = n.locked(func() (err error) {
 		id, err = n.firmware.newUmem(addr, bytes)
@@ -88,12 +88,12 @@ func (n *NIC) Umem(addr, bytes uint64) (id uint32, err error) {
 	return id, err
 }
 
-// FreeUmem is of mlx5.Cmd. It refuses while an object uses the memory.
+// FreeUmem implements mlx5.Cmd. It returns an error while an object uses the memory.
 func (n *NIC) FreeUmem(id uint32) error {
 	return n.locked(func() error { return n.firmware.freeUmem(id) })
 }
 
-// UAR is of mlx5.Cmd.
+// UAR implements mlx5.Cmd.
 func (n *NIC) UAR() (register uint64, page uint32, err error) {
 	err = n.locked(func() (err error) {
 		register, page, err = n.firmware.newUAR()
@@ -102,12 +102,12 @@ func (n *NIC) UAR() (register uint64, page uint32, err error) {
 	return register, page, err
 }
 
-// FreeUAR is of mlx5.Cmd. It refuses while a queue uses the page.
+// FreeUAR implements mlx5.Cmd. It returns an error while a queue uses the page.
 func (n *NIC) FreeUAR(page uint32) error {
 	return n.locked(func() error { return n.firmware.freeUAR(page) })
 }
 
-// Do is of mlx5.Cmd.
+// Do implements mlx5.Cmd.
 func (n *NIC) Do(in, out []byte) error {
 	return n.locked(func() error {
 		clear(out)
@@ -121,7 +121,7 @@ func (n *NIC) Do(in, out []byte) error {
 	})
 }
 
-// Info is of mlx5.Cmd.
+// Info implements mlx5.Cmd.
 func (n *NIC) Info() (mlx5.Info, error) {
 	gid := n.port.gid
 	return mlx5.Info{Name: n.common.opts.Name, EQN: eventQueue, Emulated: true, Ports: []mlx5.Port{{
@@ -138,15 +138,15 @@ func (n *NIC) Stats() Stats {
 	return n.common.stats
 }
 
-// Violations are what was done to the NIC that a real one would not have taken, or would have got
-// wrong without a word.
+// Violations returns the mistakes of the NIC's user that a real NIC would reject or silently get
+// wrong.
 func (n *NIC) Violations() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.common.report()
 }
 
-// Close ends the thread; memory is not touched any more when it returns.
+// Close stops the thread. The NIC does not access memory after Close has returned.
 func (n *NIC) Close() error {
 	n.mu.Lock()
 	n.closed = true
@@ -161,7 +161,8 @@ func (n *NIC) Close() error {
 
 var le = binary.LittleEndian
 
-// A common is what all parts of a NIC share: its options and format, the chaos, and the report.
+// A common is what all parts of a NIC share: its options and format, the chaos, and the recorded
+// mistakes.
 type common struct {
 	opts   Options
 	family family
@@ -173,18 +174,18 @@ type common struct {
 	violations []string
 }
 
-// Stats counts what a NIC has done, and what its chaos has.
+// Stats counts what a NIC and its chaos have done.
 type Stats struct {
-	Entries                     uint64 // carried out
-	Packets                     uint64 // received, but for those lost
+	Entries                     uint64 // executed
+	Packets                     uint64 // received, except those lost
 	Lost, Duplicated, Reordered uint64
-	SentAgain, NotReady         uint64 // how often it went back to send again, and was asked to wait
-	Prefetched, Late            uint64 // records that moved without a doorbell, and doorbells put off
+	SentAgain, NotReady         uint64 // how often it retransmitted, and was asked to wait
+	Prefetched, Late            uint64 // records that changed without a doorbell, and delayed doorbells
 }
 
 const maxViolations = 64
 
-// violate notes a mistake of the NIC's user.
+// violate records a mistake of the NIC's user.
 func (c *common) violate(format string, args ...any) {
 	if len(c.violations) < maxViolations {
 		c.violations = append(c.violations, fmt.Sprintf(format, args...))
@@ -193,8 +194,8 @@ func (c *common) violate(format string, args ...any) {
 
 func (c *common) report() []string { return slices.Clone(c.violations) }
 
-// chance is true in n of 1000 cases.
+// chance returns true with a probability of n/1000.
 func (c *common) chance(n int) bool { return n > 0 && c.rnd.IntN(1000) < n }
 
-// within returns a round from now on, less than n rounds away.
+// within returns a random round, less than n rounds from now.
 func (c *common) within(n int) uint64 { return c.round + uint64(c.rnd.IntN(n)) }

@@ -9,7 +9,7 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// Options are what a NIC is like. The zero value is a NIC named emu0 that talks to itself.
+// Options configure a NIC. The zero value is a NIC named emu0 that connects only to itself.
 type Options struct {
 	Name  string
 	Wire  string // "loop", "unix" or "tcp"
@@ -17,43 +17,48 @@ type Options struct {
 	Chaos Chaos
 	MTU   int // of its port, 4096 if 0
 
-	// Family has the NIC read and write the queues of another family's NICs: "bnxt", or "ionic1" and
-	// "ionic2" by the version of the formats; "" is mlx5. Queues are made and connected as ever,
-	// without a receive queue. Then the send queue's memory, of 1<<log blocks of 64 bytes, has 1<<log
-	// entries of ionic, or 1<<(log-2) entries of bnxt and behind them the table of packets; a
-	// completion queue has as many entries as it was made with, of 32 bytes. The register of a send
-	// queue is its UAR, that of a completion queue the 8 bytes of its doorbell record.
+	// Family selects the queue format: "bnxt", "ionic1" or "ionic2" (ionic has two versions of its
+	// formats); "" is mlx5. The same commands make and connect the queues, but without a receive
+	// queue.
+	//
+	// With bnxt, the send queue's memory of 1<<log blocks of 64 bytes has 1<<(log-2) entries, followed
+	// by the table of packets. With ionic it has 1<<log entries. A completion queue has as many
+	// entries as it was made with, of 32 bytes each. The register of a send queue is its UAR. That of
+	// a completion queue is the 8 bytes of its doorbell record.
 	Family string
 
-	// UAR makes the n bytes that a doorbell page takes, zeroed and on a page boundary, and what frees
-	// them; nil is memory of this process. A GPU rings doorbells in memory that is mapped for it.
+	// UAR allocates the n bytes of a doorbell page, zeroed and page-aligned, and returns a function
+	// that frees them. nil uses memory of this process. A GPU needs doorbells in memory that is mapped
+	// for it.
 	UAR func(n int) (addr uint64, free func() error, err error)
 }
 
-// A Chaos is what a NIC does beyond the ordinary. Numbers of rounds are of its loop, a few of which
-// pass in a microsecond.
+// A Chaos is the unusual behavior of a NIC. Rounds are those of its loop, which runs a few per
+// microsecond.
 type Chaos struct {
-	// Prefetch has it read entries as soon as the doorbell record moves, with no doorbell rung.
+	// Prefetch makes it read entries as soon as the doorbell record changes, without a doorbell.
 	Prefetch bool
-	// LateDoorbell is up to how many rounds pass until it looks at the record after a doorbell; others
-	// that come meanwhile are one with it.
+	// LateDoorbell is the most rounds between a doorbell and reading the record. Further doorbells in
+	// that time are merged into one.
 	LateDoorbell int
-	// DelayCQE is up to how many rounds a completion waits.
+	// DelayCQE is the most rounds by which a completion is delayed.
 	DelayCQE int
-	// TwoStepCQE has completions show wrong bytes before the right ones, until their last byte says
-	// that they are valid.
+	// TwoStepCQE writes wrong bytes of a completion before the right ones. Its last byte makes it
+	// valid.
 	TwoStepCQE bool
-	// Relaxed has lines of 64 bytes written in any order to regions that allow it
-	// (mlx5.AccessRelaxed), and after later writes.
+	// Relaxed writes lines of 64 bytes in any order, and after later writes, to regions that allow it
+	// (mlx5.AccessRelaxed).
 	Relaxed bool
-	// Loss, Duplicate and Reorder are the chance, of 1000, for a packet to be that.
+	// Loss, Duplicate and Reorder are the probabilities, in 1/1000, that a packet is lost, duplicated
+	// or reordered.
 	Loss, Duplicate, Reorder int
-	// FailAt ends the nth entry that is carried out (from 1) with the error FailWith; 0 is none.
+	// FailAt makes the nth executed entry (from 1) fail with FailWith; 0 is none.
 	FailAt   uint64
 	FailWith mlx5.Syndrome
 }
 
-// Profile is the mix of a seed: each has another one, and 0 is none. It has no FailAt.
+// Profile returns the chaos of a seed. Each seed has another mix, and 0 has none. FailAt is not
+// set.
 func Profile(seed uint64) Chaos {
 	if seed == 0 {
 		return Chaos{}

@@ -9,31 +9,31 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A port sends and receives packets. Packets to the NIC itself take no wire. The chaos loses,
-// repeats and reorders those that arrive.
+// A port sends and receives packets. Packets to the NIC itself do not use the wire. Chaos loses,
+// duplicates and reorders arriving packets.
 type port struct {
 	*common
 	gid  mlx5.GID
 	wire wire.Wire
 	wake chan struct{} // has a buffer of 1
 
-	held []heldPacket  // by the chaos
+	held []heldPacket  // by chaos
 	due  []wire.Packet // of this round
 
 	mu      sync.Mutex
 	arrived []wire.Packet
 }
 
-// A heldPacket arrives at a later round.
+// A heldPacket is a packet that arrives in a later round.
 type heldPacket struct {
 	wire.Packet
 	due uint64
 }
 
-// maxInbox is how many packets of the wire wait at most; more are lost.
+// maxInbox is the most packets from the wire that wait; more are lost.
 const maxInbox = 1 << 14
 
-// deliver takes a packet from the wire.
+// deliver queues a packet from the wire.
 func (p *port) deliver(packet wire.Packet) {
 	p.mu.Lock()
 	if len(p.arrived) < maxInbox {
@@ -43,7 +43,7 @@ func (p *port) deliver(packet wire.Packet) {
 	p.wakeUp()
 }
 
-// wakeUp wakes the thread if it waits.
+// wakeUp wakes the thread if it is waiting.
 func (p *port) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:
@@ -51,7 +51,7 @@ func (p *port) wakeUp() {
 	}
 }
 
-// send sends a packet to the NIC with a GID, which may be this one.
+// send sends a packet to the NIC with the GID to, which may be this one.
 func (p *port) send(to mlx5.GID, packet *wire.Packet) {
 	packet.Src = p.gid
 	if to == p.gid {
@@ -63,8 +63,8 @@ func (p *port) send(to mlx5.GID, packet *wire.Packet) {
 	p.wire.Send(to, packet)
 }
 
-// receive returns the packets of a round, as far as the chaos lets them arrive. They are good until
-// the next round.
+// receive returns the packets that arrive in this round, after chaos. They are valid until the next
+// round.
 func (p *port) receive() []wire.Packet {
 	p.mu.Lock()
 	arrived := p.arrived
@@ -92,7 +92,7 @@ func (p *port) receive() []wire.Packet {
 	return due
 }
 
-// release appends the packets that were held back long enough.
+// release appends the held packets that are due.
 func (p *port) release(due []wire.Packet) []wire.Packet {
 	kept := p.held[:0]
 	for _, h := range p.held {

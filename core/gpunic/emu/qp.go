@@ -11,9 +11,9 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A qp is a queue pair. It owns the state of the connection and moves work between its parts: the
-// ring finds entries, the requester carries them out, the responder does what the peer asks for.
-// All of it is the thread's, under NIC.mu.
+// A qp is a queue pair. It owns the connection's state and passes work between its parts: the ring
+// finds entries, the requester executes them, and the responder executes the peer's requests. The
+// thread owns all of it, under NIC.mu.
 type qp struct {
 	end
 	ring    sendRing
@@ -22,7 +22,7 @@ type qp struct {
 	release func()
 }
 
-// newQP puts the parts together. The caller sets where the rings and the doorbell record are.
+// newQP assembles the parts. The caller sets the addresses of the rings and the doorbell record.
 func newQP(e end, send, receive *cq) *qp {
 	q := &qp{end: e}
 	q.ctx.State = mlx5.StateRST
@@ -31,8 +31,8 @@ func newQP(e end, send, receive *cq) *qp {
 	return q
 }
 
-// modify moves the queue pair on. Each transition takes what it requires and leaves the rest as it
-// is, as the NIC does.
+// modify changes the queue pair's state. Each transition applies the attributes that it requires
+// and ignores the others, as a NIC does.
 func (q *qp) modify(op uint32, in []byte) *refusal {
 	var m mlx5.ModifyQP
 	if r := command(in, &m); r != nil {
@@ -90,7 +90,7 @@ func (q *qp) readyToReceive(m *mlx5.ModifyQP) *refusal {
 	return nil
 }
 
-// reset brings the queue pair to state RST; its completion queues stay as they are.
+// reset moves the queue pair to state RST. Its completion queues do not change.
 func (q *qp) reset() {
 	q.in.writes.flush()
 	q.ring.reset()
@@ -99,8 +99,8 @@ func (q *qp) reset() {
 	q.ctx.State = mlx5.StateRST
 }
 
-// fail moves the queue pair to state ERR. All its entries end as flushed, also those that come
-// later.
+// fail moves the queue pair to state ERR. All its entries, including later ones, complete as
+// flushed.
 func (q *qp) fail() {
 	q.out.failed, q.in.failed = false, false
 	if q.ctx.State == mlx5.StateERR || q.ctx.State == mlx5.StateRST {
@@ -112,7 +112,7 @@ func (q *qp) fail() {
 	q.in.out = nil
 }
 
-// failIfBroken fails the queue pair if one of its parts did.
+// failIfBroken fails the queue pair if one of its parts has failed.
 func (q *qp) failIfBroken() {
 	if q.out.failed || q.in.failed || q.out.cq.broken || q.in.receives.cq.broken {
 		q.fail()
@@ -125,7 +125,7 @@ func (q *qp) describe() mlx5.Message {
 	return &mlx5.QueryQPReply{QPC: c}
 }
 
-// take takes a packet of the peer.
+// take handles a packet of the peer.
 func (q *qp) take(p *wire.Packet) {
 	sends := q.ctx.State == mlx5.StateRTS
 	switch p.Kind {
@@ -145,7 +145,7 @@ func (q *qp) take(p *wire.Packet) {
 	q.failIfBroken()
 }
 
-// step is the queue pair's part of a round; it reports whether there was anything to do.
+// step executes the queue pair's part of a round. It reports whether there was any work.
 func (q *qp) step(now time.Time) (busy bool) {
 	if q.ctx.State == mlx5.StateRST {
 		return false
@@ -192,7 +192,7 @@ func (q *qp) fetch() (busy bool) {
 	return busy
 }
 
-// An end is one end of a connection: what both halves of a queue pair know.
+// An end is one end of a connection: the state that both halves of a queue pair use.
 type end struct {
 	*common
 	memory.Domain
@@ -209,7 +209,7 @@ func (e *end) send(p *wire.Packet) {
 	e.port.send(e.ctx.Path.GID, p)
 }
 
-// noteAccess notes an access to this side's memory that no region allows.
+// noteAccess records an access to local memory that no region allows.
 func (e *end) noteAccess(err error) {
 	if errors.As(err, new(memory.ProtectionError)) {
 		e.violate("queue pair %#x: %v", e.num, err)

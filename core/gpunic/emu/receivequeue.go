@@ -7,7 +7,7 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A receiveQueue is the ring of entries that say where sends of the peer go.
+// A receiveQueue is the ring of receive entries, which say where the peer's sends go.
 type receiveQueue struct {
 	*end
 	mem    memory.Memory
@@ -19,18 +19,18 @@ type receiveQueue struct {
 	warned bool
 }
 
-// receiveWord is where the doorbell record has the counter of the receive queue.
+// receiveWord is the offset of the receive queue's counter in the doorbell record.
 const receiveWord = 0
 
-// entryBytes is the size of an entry, 16 bytes at least.
+// entryBytes returns the size of an entry, at least 16 bytes.
 func (q *receiveQueue) entryBytes() uint64 { return 16 << q.ctx.LogRQStride }
 
-// empty reports whether there is no entry to take.
+// empty reports whether there are no entries.
 func (q *receiveQueue) empty() bool {
 	return q.ctx.RQType != mlx5.RQRegular || uint16(q.record.Word(receiveWord)) == uint16(q.taken)
 }
 
-// take takes the next entry, which must be there.
+// take takes the next entry. There must be one.
 func (q *receiveQueue) take() (into []mlx5.Data, index uint16, err error) {
 	b := make([]byte, q.entryBytes())
 	slot := uint64(q.taken & (1<<q.ctx.LogRQSize - 1))
@@ -68,7 +68,7 @@ func (q *receiveQueue) flush() {
 	}
 }
 
-// check notes, once, that entries were posted where there is no ring.
+// check records, once, entries that were posted although there is no ring.
 func (q *receiveQueue) check() {
 	if !q.warned && q.ctx.RQType == mlx5.RQNone && q.record.Word(receiveWord) != 0 {
 		q.warned = true

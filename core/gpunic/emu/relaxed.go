@@ -9,9 +9,9 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A writeBuffer holds bytes that the peer has written and that are not visible yet. Writes to
-// regions with relaxed order become visible a line at a time, in any order, if the chaos wants so.
-// Whatever must be seen after them is written after a flush.
+// A writeBuffer holds bytes that the peer has written and that are not visible yet. Under chaos,
+// writes to regions with relaxed order become visible a line at a time, in any order. Writes that
+// must become visible later follow a flush.
 type writeBuffer struct {
 	*end
 	lines []line
@@ -22,15 +22,15 @@ const (
 	maxLines  = 64
 )
 
-// A line is bytes that were written and are not visible yet.
+// A line is a range of written bytes that are not visible yet.
 type line struct {
 	mem  memory.Memory
 	addr uint64
 	data []byte
 }
 
-// write writes bytes to a region, now or later. Strict writes come after all relaxed ones, as they
-// do on PCIe.
+// write writes bytes to a region, now or later. Strict writes become visible after all relaxed
+// ones, as on PCIe.
 func (w *writeBuffer) write(k *memory.Region, addr uint64, data []byte) error {
 	if !k.Relaxed || !w.opts.Chaos.Relaxed {
 		w.flush()
@@ -47,7 +47,7 @@ func (w *writeBuffer) write(k *memory.Region, addr uint64, data []byte) error {
 	return nil
 }
 
-// overlaps reports whether a line has any of n bytes at addr: the later write must win.
+// overlaps reports whether a line overlaps the n bytes at addr. The later write must win.
 func (w *writeBuffer) overlaps(addr, n uint64) bool {
 	return slices.ContainsFunc(w.lines, func(l line) bool { return addr < l.addr+uint64(len(l.data)) && l.addr < addr+n })
 }
@@ -59,7 +59,7 @@ func (w *writeBuffer) flush() {
 	}
 }
 
-// flushSome makes a line visible, or none.
+// flushSome makes one line or none visible.
 func (w *writeBuffer) flushSome() {
 	if len(w.lines) > 0 && w.rnd.IntN(4) == 0 {
 		w.flushOne()

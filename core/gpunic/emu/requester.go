@@ -9,8 +9,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A requester is the half of a queue pair that carries out entries of the send queue: it sends
-// their packets, takes the answers, and completes the entries in order.
+// A requester is the half of a queue pair that executes entries of the send queue: it sends their
+// packets, handles the responses, and completes the entries in order.
 type requester struct {
 	*end
 	ring *sendRing
@@ -18,16 +18,16 @@ type requester struct {
 	window
 	retry retryTimer
 
-	failed bool // an entry ended with an error: the queue pair is to fail
+	failed bool // an entry failed: the queue pair must fail
 }
 
 const (
-	sendBudget = 64 // packets in a round
+	sendBudget = 64 // packets per round
 	ackEvery   = 16
 )
 
 // transmit sends packets of entries in order, as far as the window and the peer allow, and
-// completes what is done.
+// completes finished entries.
 func (r *requester) transmit(now time.Time) (busy bool) {
 	if busy = r.retire(); r.failed || now.Before(r.retry.paused) {
 		return busy
@@ -51,8 +51,8 @@ func (r *requester) transmit(now time.Time) (busy bool) {
 	return r.retire() || busy
 }
 
-// start gives an entry its sequence numbers. It is false if the entry failed, or has to wait for
-// others.
+// start assigns sequence numbers to an entry. It returns false if the entry failed or has to wait
+// for others.
 func (r *requester) start(e *entry) bool {
 	if n := r.unanswered(); n > 0 && (e.Flags&mlx5.FlagFence != 0 || e.answers() && n >= 1<<r.ctx.LogSRAMax) {
 		return false
@@ -81,7 +81,7 @@ func (r *requester) start(e *entry) bool {
 	return true
 }
 
-// sendNext sends the next packet of an entry. It is false if the entry failed.
+// sendNext sends the next packet of an entry. It returns false if the entry failed.
 func (r *requester) sendNext(e *entry) bool {
 	p := wire.Packet{Seq: (e.first + uint32(e.sent)) & wire.SeqMask, Addr: e.Remote.Addr, Key: e.Remote.Key, Length: e.Bytes()}
 	switch {
@@ -103,7 +103,7 @@ func (r *requester) sendNext(e *entry) bool {
 	return true
 }
 
-// load makes a packet of a send or a write.
+// load fills a packet of a send or a write.
 func (r *requester) load(e *entry, p *wire.Packet) bool {
 	p.Kind = wire.KindWrite
 	if e.Opcode == mlx5.OpSend || e.Opcode == mlx5.OpSendImm {
@@ -134,7 +134,7 @@ func (r *requester) load(e *entry, p *wire.Packet) bool {
 	return true
 }
 
-// retire completes entries in order. One with an error ends the queue pair.
+// retire completes finished entries in order. One that failed ends the queue pair.
 func (r *requester) retire() (busy bool) {
 	for e := r.head(); e != nil && !r.failed; e = r.head() {
 		if e.fault == 0 && !e.done {
@@ -151,7 +151,7 @@ func (r *requester) retire() (busy bool) {
 	return busy
 }
 
-// complete writes the completions of an entry, if it is to have any. Errors always have.
+// complete writes the completions of an entry, if it requested one or failed.
 func (r *requester) complete(e *entry, s mlx5.Syndrome) {
 	if s == 0 && e.Flags&mlx5.FlagSignalled == 0 {
 		return
@@ -175,14 +175,14 @@ func (r *requester) reset() {
 	r.retry.stop()
 }
 
-// ready begins to send with a sequence number.
+// ready starts sending with a sequence number.
 func (r *requester) ready(seq uint32) {
 	r.nextSeq, r.acked = seq, seq
 	r.retry.refill(&r.ctx)
 }
 
-// acknowledged takes an acknowledgement: all before its sequence number has arrived, and that one,
-// too, or why not.
+// acknowledged handles an acknowledgement. All packets before its sequence number have arrived. The
+// code says whether that one has, or why not.
 func (r *requester) acknowledged(p *wire.Packet) {
 	if wire.After(p.Seq, r.nextSeq) >= 0 {
 		return
@@ -196,7 +196,7 @@ func (r *requester) acknowledged(p *wire.Packet) {
 	r.retire()
 	behind := wire.After(p.Seq, r.acked)
 	if behind < 0 || r.failed || behind > 0 && (p.Ack == wire.NakSequence || p.Ack == wire.NakRNR) {
-		return // about what has been sent again since, or an answer before it was lost, which is asked for again
+		return // stale, or an earlier response was lost and will be requested again
 	}
 	switch p.Ack {
 	case wire.NakSequence:
@@ -217,8 +217,8 @@ func (r *requester) acknowledged(p *wire.Packet) {
 	}
 }
 
-// advance notes that all before next has arrived. An answer that is missing by then was lost, and
-// is asked for again, once.
+// advance records that all packets before next have arrived. A response that is still missing was
+// lost; advance requests it again, once.
 func (r *requester) advance(next uint32) {
 	progress, hole := r.acknowledge(next)
 	if hole != nil && !hole.again {
@@ -230,7 +230,7 @@ func (r *requester) advance(next uint32) {
 	}
 }
 
-// progress gives back the retries: the peer is there.
+// progress resets the retry count, since the peer responds.
 func (r *requester) progress() {
 	r.retry.refill(&r.ctx)
 	if r.head() != nil {
@@ -238,14 +238,14 @@ func (r *requester) progress() {
 	}
 }
 
-// sendAgain has all from a sequence number on sent again.
+// sendAgain retransmits from a sequence number on.
 func (r *requester) sendAgain(seq uint32) {
 	if r.rewind(seq) {
 		r.stats.SentAgain++
 	}
 }
 
-// fault ends the entry of a sequence number with an error, when those before it are complete.
+// fault fails the entry of a sequence number, once those before it are complete.
 func (r *requester) fault(seq uint32, s mlx5.Syndrome) {
 	if i := r.find(seq); i >= 0 {
 		r.entries[i].fault = s
@@ -253,7 +253,7 @@ func (r *requester) fault(seq uint32, s mlx5.Syndrome) {
 	}
 }
 
-// watch sends again what was not answered in time, as often as it may.
+// watch retransmits packets that were not acknowledged in time, up to the retry count.
 func (r *requester) watch(now time.Time) {
 	e := r.head()
 	if e == nil || !r.retry.due(now) {
@@ -276,7 +276,7 @@ func (r *requester) watch(now time.Time) {
 	r.sendAgain(seq)
 }
 
-// replied takes a packet of the answer to a read or an atomic.
+// replied handles a packet of the response to a read or an atomic.
 func (r *requester) replied(p *wire.Packet) {
 	e := r.answered()
 	if e == nil {
@@ -295,7 +295,7 @@ func (r *requester) replied(p *wire.Packet) {
 	r.retire()
 }
 
-// absorb puts the bytes of an answer where the entry wants them.
+// absorb stores the bytes of a response in the entry's memory or, if short, in its completion.
 func (r *requester) absorb(e *entry, p *wire.Packet) {
 	offset := uint64(e.got * r.mtu())
 	if uint64(len(p.Data)) != min(uint64(r.mtu()), e.Bytes()-offset) {

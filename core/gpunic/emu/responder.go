@@ -9,7 +9,7 @@ import (
 	"mori/core/gpunic/emu/wire"
 )
 
-// A responder is the half of a queue pair that does what the peer asks for, in the order of
+// A responder is the half of a queue pair that executes the peer's requests, in the order of their
 // sequence numbers.
 type responder struct {
 	*end
@@ -18,15 +18,15 @@ type responder struct {
 	atomics  atomicLog
 
 	expected uint32 // sequence number of the next packet
-	refused  bool   // the peer knows that one is missing
+	refused  bool   // the peer has been told that a packet is missing
 	message  message
 	out      []outgoing
 
-	failed bool // a request was refused: the queue pair is to fail
+	failed bool // a request was refused: the queue pair must fail
 }
 
-// An atomicLog has the answers to the last atomics, for when the peer asks again: an atomic must
-// not be done twice.
+// An atomicLog has the results of the last atomics. If the peer repeats a request, the atomic must
+// not be executed twice.
 type atomicLog struct {
 	done [1 << logReads]oldAtomic
 	next int
@@ -43,7 +43,7 @@ func (l *atomicLog) add(seq uint32, data []byte) {
 	l.next++
 }
 
-// find returns the answer to the atomic with a sequence number.
+// find returns the result of the atomic with a sequence number.
 func (l *atomicLog) find(seq uint32) (data []byte, ok bool) {
 	for _, a := range l.done {
 		if a.used && a.seq == seq {
@@ -53,23 +53,23 @@ func (l *atomicLog) find(seq uint32) (data []byte, ok bool) {
 	return nil, false
 }
 
-// An outgoing answer: a packet, or what is left of a read.
+// An outgoing is a response to send: a packet, or the rest of a read.
 type outgoing struct {
 	wire.Packet
 	reading bool
 }
 
-// ready begins to receive with a sequence number.
+// ready starts receiving with a sequence number.
 func (r *responder) ready(seq uint32) { r.expected = seq }
 
-// reset forgets all that was received and is to be answered.
+// reset forgets all received requests and pending responses.
 func (r *responder) reset() {
 	r.receives.reset()
 	r.atomics, r.message = atomicLog{}, message{}
 	r.expected, r.refused, r.out, r.failed = 0, false, nil, false
 }
 
-// request takes a request.
+// request handles a request.
 func (r *responder) request(p *wire.Packet) {
 	switch d := wire.After(p.Seq, r.expected); {
 	case d > 0:
@@ -85,7 +85,7 @@ func (r *responder) request(p *wire.Packet) {
 	}
 }
 
-// repeat repeats an answer that may have been lost.
+// repeat resends a response that may have been lost.
 func (r *responder) repeat(p *wire.Packet) {
 	switch p.Kind {
 	case wire.KindRead:
@@ -102,7 +102,8 @@ func (r *responder) repeat(p *wire.Packet) {
 	}
 }
 
-// dropReads drops answers to reads from a sequence number on: the peer asks for all of them again.
+// dropReads drops responses to reads from a sequence number on, since the peer requests all of them
+// again.
 func (r *responder) dropReads(from uint32) {
 	kept := r.out[:0]
 	for _, o := range r.out {
@@ -113,7 +114,7 @@ func (r *responder) dropReads(from uint32) {
 	r.out = kept
 }
 
-// reply queues a packet, behind answers to what came before.
+// reply queues a packet, after the responses to earlier requests.
 func (r *responder) reply(p wire.Packet) { r.out = append(r.out, outgoing{Packet: p}) }
 
 // answer queues an acknowledgement.
@@ -121,7 +122,8 @@ func (r *responder) answer(ack uint8, seq uint32, code uint8) {
 	r.reply(wire.Packet{Kind: wire.KindAck, Ack: ack, Seq: seq, Code: code})
 }
 
-// refuse answers with an error, and ends the queue pair on this side, too, when the answer is out.
+// refuse responds with an error, and fails this side of the queue pair, too, once the response is
+// sent.
 func (r *responder) refuse(ack uint8, p *wire.Packet) {
 	r.answer(ack, p.Seq, 0)
 	r.serve()
@@ -141,7 +143,7 @@ func (r *responder) execute(p *wire.Packet) {
 	}
 }
 
-// next continues with the packet after p, and acknowledges p if the peer wants that.
+// next advances past p, and acknowledges it if the peer requests that.
 func (r *responder) next(p *wire.Packet) {
 	r.expected = (p.Seq + 1) & wire.SeqMask
 	if p.Flag&wire.FlagAckReq != 0 {
@@ -159,7 +161,7 @@ func (r *responder) mayRead(p *wire.Packet) bool {
 	return err == nil || p.Length == 0
 }
 
-// read begins the answer to a read.
+// read begins the response to a read.
 func (r *responder) read(p *wire.Packet) {
 	if r.message.open {
 		r.refuse(wire.NakInvalid, p)
@@ -175,7 +177,7 @@ func (r *responder) read(p *wire.Packet) {
 	r.expected = (p.Seq + uint32(n)) & wire.SeqMask
 }
 
-// change does an atomic.
+// change executes an atomic.
 func (r *responder) change(p *wire.Packet) {
 	width := uint64(p.Atomic.Width)
 	k, err := r.Region(p.Key, p.Addr, width, memory.ToAtomic)
@@ -199,7 +201,7 @@ func (r *responder) change(p *wire.Packet) {
 	r.expected = (p.Seq + 1) & wire.SeqMask
 }
 
-// serve sends answers.
+// serve sends responses.
 func (r *responder) serve() (busy bool) {
 	for budget := sendBudget; budget > 0 && len(r.out) > 0; budget-- {
 		busy = true
@@ -216,7 +218,7 @@ func (r *responder) serve() (busy bool) {
 	return busy
 }
 
-// readOn sends the next packet of the answer to a read.
+// readOn sends the next packet of the response to a read.
 func (r *responder) readOn(o *outgoing) bool {
 	p := wire.Packet{Kind: wire.KindReadReply, Seq: o.Seq, Data: make([]byte, min(uint64(r.mtu()), o.Length))}
 	n := uint64(len(p.Data))

@@ -8,9 +8,10 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A sendRing is the ring of a send queue. An entry is read in three steps: a doorbell is seen, the
-// doorbell record (or the doorbell itself) has the number of blocks, and the blocks are copied.
-// Posters must write in the opposite order. Counts of blocks run on past the ring's end.
+// A sendRing is the ring of a send queue. The NIC reads an entry in three steps: it sees a
+// doorbell, it reads the number of blocks from the doorbell record (or the doorbell itself), and it
+// copies the blocks. Posters must write in the opposite order. Counts of blocks do not wrap at the
+// ring's end.
 type sendRing struct {
 	*end
 	mem    memory.Memory
@@ -19,18 +20,18 @@ type sendRing struct {
 	uar    *uar
 
 	known   uint32 // blocks that the NIC knows of
-	fetched uint32 // of those, read
-	lookAt  uint64 // round at which a doorbell that was rung is looked at; 0 is none
-	bell    uint64 // what was in it
+	fetched uint32 // of those, blocks that were read
+	lookAt  uint64 // round in which to handle the doorbell; 0 is none
+	bell    uint64 // its value
 }
 
-// sendWord is where the doorbell record has the counter of the send queue.
+// sendWord is the offset of the send queue's counter in the doorbell record.
 const sendWord = 4
 
-// log is how many blocks the ring has.
+// log returns the log2 of the ring's number of blocks.
 func (r *sendRing) log() uint32 { return r.family.ringLog(r.ctx.LogSQSize) }
 
-// ring has the ring look at the value of a doorbell, now or later.
+// ring handles the value of a doorbell, now or later.
 func (r *sendRing) ring(v uint64) {
 	r.bell = v
 	if r.lookAt == 0 {
@@ -42,8 +43,8 @@ func (r *sendRing) ring(v uint64) {
 	}
 }
 
-// look finds out, when it is time, about new blocks. oldest is the count of the oldest block that
-// is not complete. ok is false if the poster made a mistake that ends the queue pair.
+// look checks for new blocks when a doorbell is due. oldest is the count of the oldest incomplete
+// block. ok is false if the poster made a mistake that ends the queue pair.
 func (r *sendRing) look(oldest uint32) (busy, ok bool) {
 	due := r.lookAt != 0 && r.round >= r.lookAt
 	if due {
@@ -74,10 +75,10 @@ func (r *sendRing) look(oldest uint32) (busy, ok bool) {
 	return true, true
 }
 
-// pending reports whether there are entries to read.
+// pending reports whether there are unread entries.
 func (r *sendRing) pending() bool { return r.fetched != r.known }
 
-// next copies the next entry and takes it apart. What is wrong with it becomes its error.
+// next copies and parses the next entry. If the entry is invalid, next sets its error.
 func (r *sendRing) next() *entry {
 	e := &entry{at: r.fetched, index: uint16(r.fetched), blocks: 1}
 	e.raw = make([]byte, r.family.blockBytes(), 4*mlx5.BlockBytes)
@@ -107,9 +108,9 @@ type uar struct {
 	users      int
 }
 
-const registerAt = 0x800 // of a UAR page: MLX5_BF_OFFSET
+const registerAt = 0x800 // in a UAR page: MLX5_BF_OFFSET
 
-// take takes what the doorbell holds, 0 if none was rung. A page that is gone has none.
+// take takes the doorbell's value, 0 if there was none or the page is unmapped.
 func (u *uar) take() (v uint64) {
 	_ = sys.Guard(func() {
 		if sys.Load64(u.addr) != 0 {

@@ -9,15 +9,15 @@ import (
 	"mori/core/internal/sys/thread"
 )
 
-// How the thread waits. It looks again at once while there is work, and for some time after:
-// posters that wait for a completion post again soon. Then it naps, longer the longer nothing
-// comes. Doorbells are words of memory, so nothing can wake it but packets and commands.
+// How the thread waits. It polls without a pause while there is work, and for some time after,
+// since posters that wait for a completion post again soon. Then it naps, longer the longer it is
+// idle. Doorbells are words of memory, so only packets and commands can wake it.
 const (
 	eager    = 50 * time.Microsecond
 	drowsy   = 5 * time.Millisecond
 	shortNap = 20 * time.Microsecond
 	longNap  = 500 * time.Microsecond
-	sleep    = 5 * time.Millisecond // nothing has come for a second
+	sleep    = 5 * time.Millisecond // idle for a second
 )
 
 // run is the NIC's thread.
@@ -45,7 +45,7 @@ func (n *NIC) run() {
 	}
 }
 
-// rest waits a while; quiet says that there is no queue pair.
+// rest waits. since is the idle time; quiet means that there is no queue pair.
 func (n *NIC) rest(since time.Duration, quiet bool) {
 	switch {
 	case quiet:
@@ -68,7 +68,7 @@ func (n *NIC) rest(since time.Duration, quiet bool) {
 	}
 }
 
-// step is one round; it reports whether there was anything to do.
+// step executes one round and reports whether there was any work.
 func (n *NIC) step(now time.Time) (busy bool) {
 	n.common.round++
 	packets := n.port.receive()

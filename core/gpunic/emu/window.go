@@ -9,8 +9,8 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// An entry is work of a send queue from when it was fetched until it is complete. Each packet has a
-// sequence number of its own, also those of the answer to a read.
+// An entry is work of a send queue from its fetch to its completion. Each packet has its own
+// sequence number, including those of the response to a read.
 type entry struct {
 	mlx5.Entry
 	raw     []byte
@@ -21,17 +21,17 @@ type entry struct {
 	first   uint32 // sequence number of its first packet
 	packets int    // sequence numbers that it takes
 	sent    int
-	got     int  // packets of the answer
-	again   bool // the answer had a hole, and was asked for again
+	got     int  // packets of the response that have arrived
+	again   bool // the response had a gap and was requested again
 	done    bool
 	fault   mlx5.Syndrome
 	vendor  uint8
-	inline  []byte // of the answer, to go into the completion entry
+	inline  []byte // of the response, for the completion entry
 }
 
 func (e *entry) answers() bool { return e.Opcode == mlx5.OpRead || e.IsAtomic() }
 
-// expects is the sequence number of the next packet of the answer.
+// expects returns the sequence number of the next packet of the response.
 func (e *entry) expects() uint32 { return (e.first + uint32(e.got)) & wire.SeqMask }
 
 const (
@@ -39,11 +39,11 @@ const (
 	maxEntries = 64  // fetched and not complete
 )
 
-// A window is the entries of a send queue that were fetched and are not complete, in order, and how
-// far their packets were sent and acknowledged.
+// A window holds the entries of a send queue that were fetched and are not complete, in order. It
+// tracks which of their packets were sent and acknowledged.
 type window struct {
 	entries []*entry
-	sending int // index of the entry whose packets go out next
+	sending int // index of the entry whose packets are sent next
 	nextSeq uint32
 	acked   uint32 // all before it have been acknowledged
 }
@@ -66,7 +66,7 @@ func (w *window) pop() {
 	w.sending = max(w.sending-1, 0)
 }
 
-// current returns the entry whose packets go out next, nil if all are sent.
+// current returns the entry whose packets are sent next, nil if all are sent.
 func (w *window) current() *entry {
 	for ; w.sending < len(w.entries); w.sending++ {
 		if e := w.entries[w.sending]; e.fault != 0 || !e.started || !e.done && e.sent < e.packets {
@@ -76,7 +76,7 @@ func (w *window) current() *entry {
 	return nil
 }
 
-// unanswered is how many reads and atomics were sent whose answers have not come.
+// unanswered returns the number of reads and atomics that were sent and have no response yet.
 func (w *window) unanswered() (n int) {
 	for _, e := range w.entries[:w.sending] {
 		if e.answers() && !e.done {
@@ -86,7 +86,7 @@ func (w *window) unanswered() (n int) {
 	return n
 }
 
-// number gives an entry its sequence numbers.
+// number assigns sequence numbers to an entry.
 func (w *window) number(e *entry, packets int) {
 	e.started, e.first, e.packets, e.done = true, w.nextSeq, packets, packets == 0
 	w.nextSeq = (w.nextSeq + uint32(packets)) & wire.SeqMask
@@ -102,7 +102,8 @@ func (w *window) find(seq uint32) int {
 	return -1
 }
 
-// rewind has all from a sequence number on sent again. It reports whether there is anything.
+// rewind marks packets from a sequence number on for retransmission. It reports whether there are
+// any.
 func (w *window) rewind(seq uint32) bool {
 	i := w.find(seq)
 	if i < 0 {
@@ -118,7 +119,7 @@ func (w *window) rewind(seq uint32) bool {
 	return true
 }
 
-// answered returns the oldest entry that waits for an answer, nil if none does.
+// answered returns the oldest entry that waits for a response, or nil.
 func (w *window) answered() *entry {
 	for _, e := range w.entries {
 		if e.started && e.answers() && !e.done && e.fault == 0 {
@@ -128,8 +129,8 @@ func (w *window) answered() *entry {
 	return nil
 }
 
-// acknowledge notes that all before next has arrived, and reports whether that is new. hole is an
-// entry whose answer was lost: what was sent after it was acknowledged.
+// acknowledge records that all packets before next have arrived, and reports whether that is new.
+// hole is an entry whose response was lost: later packets were acknowledged.
 func (w *window) acknowledge(next uint32) (progress bool, hole *entry) {
 	if next &= wire.SeqMask; wire.After(next, w.acked) <= 0 {
 		return false, nil
@@ -164,30 +165,30 @@ func (w *window) clear() []*entry {
 	return all
 }
 
-// A retryTimer decides when packets without an answer are sent again, and how often.
+// A retryTimer decides when and how often to retransmit packets without a response.
 type retryTimer struct {
-	deadline time.Time // of the answer to what was sent; none if zero
-	nudge    time.Time // when to send again, before that
+	deadline time.Time // of the response; none if zero
+	nudge    time.Time // when to retransmit before that
 	paused   time.Time // the peer is not ready until then
 	retries  uint32
 	rnr      uint32
 }
 
-// nudges is how often within the time of one retry what was not answered is sent again without
-// counting. Real NICs do not; here it makes up for machines so busy that a thread waits longer than
-// a network ever takes.
+// nudges is how often, within one retry timeout, unanswered packets are retransmitted without using
+// up a retry. Real NICs do not do this. Here it compensates for busy machines, on which a thread
+// waits longer than a network ever takes.
 const nudges = 16
 
-// forever is the count of RNR retries that does not end.
+// forever is the RNR retry count that means no limit.
 const forever = 7
 
-// refill gives back the retries: the peer is there. It stops the timer.
+// refill resets the retry count, since the peer responds, and stops the timer.
 func (t *retryTimer) refill(ctx *mlx5.QPContext) {
 	t.retries, t.rnr = ctx.RetryCount, ctx.RNRRetry
 	t.deadline = time.Time{}
 }
 
-// start starts the timer, if the connection has one.
+// start starts the timer, if the connection has a timeout.
 func (t *retryTimer) start(now time.Time, ctx *mlx5.QPContext) {
 	if ctx.Path.AckTimeout != 0 {
 		t.deadline, t.nudge = now.Add(ackTimeout(ctx)), now.Add(ackTimeout(ctx)/nudges)
@@ -196,10 +197,10 @@ func (t *retryTimer) start(now time.Time, ctx *mlx5.QPContext) {
 
 func (t *retryTimer) stop() { t.deadline = time.Time{} }
 
-// due reports whether packets must be sent again now.
+// due reports whether packets must be retransmitted now.
 func (t *retryTimer) due(now time.Time) bool { return !t.deadline.IsZero() && !now.Before(t.nudge) }
 
-// again takes a retry if the time of one is over. It is false if there is none left.
+// again uses up a retry if its timeout is over. It returns false if no retry is left.
 func (t *retryTimer) again(now time.Time, ctx *mlx5.QPContext) bool {
 	if now.After(t.deadline) {
 		if t.retries == 0 {
@@ -212,7 +213,7 @@ func (t *retryTimer) again(now time.Time, ctx *mlx5.QPContext) bool {
 	return true
 }
 
-// notReady pauses for as long as the peer says. It is false if there is no retry left.
+// notReady pauses for the time that the peer requests. It returns false if no retry is left.
 func (t *retryTimer) notReady(now time.Time, code uint8, ctx *mlx5.QPContext) bool {
 	if t.rnr == 0 {
 		return false
@@ -229,7 +230,8 @@ func ackTimeout(ctx *mlx5.QPContext) time.Duration {
 	return 4096 * time.Nanosecond << ctx.Path.AckTimeout
 }
 
-// rnrTimer is the time of a code of the InfiniBand specification's table of RNR NAK timers.
+// rnrTimer returns the duration of a code in the InfiniBand specification's table of RNR NAK
+// timers.
 func rnrTimer(code uint8) time.Duration {
 	const unit = 10 * time.Microsecond
 	table := [...]time.Duration{65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144,

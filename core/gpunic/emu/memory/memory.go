@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package memory is the memory that an emulated NIC reaches: how its bytes are read and written,
-// and which regions of it a protection domain may touch.
+// Package memory is the memory that an emulated NIC accesses: how to read and write its bytes, and
+// which regions a protection domain may access.
 package memory
 
 import (
@@ -12,33 +12,33 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Memory is how to reach bytes that are not plainly this process's. Its methods are called by the
-// NIC's thread, one at a time; they return when the bytes have moved, and call no method of the
+// A Memory accesses bytes that this process cannot access directly. The NIC's thread calls its
+// methods, one at a time. They return when the bytes have moved, and must not call methods of the
 // NIC.
 type Memory interface {
 	Read(addr uint64, b []byte) error
 	Write(addr uint64, b []byte) error
 }
 
-// words is what a Memory may do beside: change a word of width 4 or 8 atomically with what else
-// this process does.
+// words is an optional interface of a Memory that can change a word of width 4 or 8 atomically with
+// respect to other accesses of this process.
 type words interface {
 	change(addr uint64, width int, f func(old uint64) uint64) (old uint64, err error)
 }
 
-// Host is this process's memory. A page that is not there is EFAULT.
+// Host is this process's memory. Accessing an unmapped page results in EFAULT.
 type Host struct{}
 
 var _ words = Host{}
 
-// Read copies from addr.
+// Read copies from addr to b.
 func (Host) Read(addr uint64, b []byte) error {
 	err := sys.Move(sys.AddrOf(b), addr, uint64(len(b)))
 	runtime.KeepAlive(b)
 	return err
 }
 
-// Write copies to addr.
+// Write copies b to addr.
 func (Host) Write(addr uint64, b []byte) error {
 	err := sys.Move(addr, sys.AddrOf(b), uint64(len(b)))
 	runtime.KeepAlive(b)
@@ -60,8 +60,8 @@ func (Host) change(addr uint64, width int, f func(uint64) uint64) (old uint64, e
 	return old, err
 }
 
-// Change changes a word of memory that has no atomics of its own: it is atomic to other work
-// of this NIC, as with real ones.
+// Change changes a word. If the memory does not support atomics, the change is atomic only with
+// respect to other work of this NIC, as with real NICs.
 func Change(m Memory, addr uint64, width int, f func(uint64) uint64) (old uint64, err error) {
 	if w, ok := m.(words); ok {
 		return w.change(addr, width, f)
@@ -75,7 +75,7 @@ func Change(m Memory, addr uint64, width int, f func(uint64) uint64) (old uint64
 	return old, m.Write(addr, b[:width])
 }
 
-// StoreLast writes the 8 bytes of b at addr, in one store where the memory allows it.
+// StoreLast writes the 8 bytes of b at addr, in one store if the memory supports it.
 func StoreLast(m Memory, addr uint64, b []byte) {
 	if _, plain := m.(Host); plain {
 		_ = sys.Guard(func() { sys.Store64(addr, binary.LittleEndian.Uint64(b)) })
@@ -84,7 +84,7 @@ func StoreLast(m Memory, addr uint64, b []byte) {
 	}
 }
 
-// Operate is what an atomic makes of a word.
+// Operate returns the result of an atomic on the word v.
 func Operate(opcode uint8, a mlx5.Atomic, v uint64) uint64 {
 	switch opcode {
 	case mlx5.OpFetchAdd:
@@ -100,18 +100,18 @@ func Operate(opcode uint8, a mlx5.Atomic, v uint64) uint64 {
 		}
 		return v
 	}
-	// Masked add: nothing is carried over the top bits of fields, which SwapMask has.
+	// Masked add: no carry crosses the top bits of fields, which SwapMask contains.
 	low := (v &^ a.SwapMask) + (a.Swap &^ a.SwapMask)
 	return low ^ (v^a.Swap)&a.SwapMask
 }
 
-// A Record is a doorbell record: words of memory in which the poster counts what it has posted.
+// A Record is a doorbell record: words of memory in which the poster counts its posted entries.
 type Record struct {
 	Mem  Memory
 	Addr uint64
 }
 
-// Word reads the big-endian word at an offset; it is 0 if the memory is gone.
+// Word returns the big-endian word at an offset, or 0 if the memory is unmapped.
 func (r Record) Word(at uint64) uint32 {
 	var b [4]byte
 	if err := r.Mem.Read(r.Addr+at, b[:]); err != nil {

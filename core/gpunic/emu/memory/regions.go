@@ -8,14 +8,14 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A Pinned is memory that a NIC knows.
+// A Pinned is memory that is registered with a NIC.
 type Pinned struct {
 	Addr, N uint64
 	Mem     Memory
-	Users   int // objects that use it: it cannot go before they do
+	Users   int // objects that use it; it cannot be freed before them
 }
 
-// A Region is memory that a protection domain may touch by a key.
+// A Region is memory that a protection domain may access with a key.
 type Region struct {
 	Pinned                         *Pinned
 	PD                             uint32
@@ -25,13 +25,13 @@ type Region struct {
 	Atomic, Relaxed                bool
 }
 
-// Mem is how the region's bytes are reached.
+// Mem returns the Memory that accesses the region's bytes.
 func (k *Region) Mem() Memory { return k.Pinned.Mem }
 
-// A Right is what an access needs.
+// A Right is a right that an access needs.
 type Right uint8
 
-// What an access does: the NIC's own, or one of its peer.
+// The kinds of access: by the NIC's own work, or by its peer's.
 const (
 	ToRead Right = iota
 	ToWrite
@@ -54,16 +54,17 @@ func (k *Region) allows(r Right) bool {
 	return k.Atomic
 }
 
-// Regions are those of a NIC, by the number in their key.
+// Regions are a NIC's regions, by the number in their key.
 type Regions map[uint32]*Region
 
-// A Domain is a protection domain: it has the regions that its queue pairs may touch.
+// A Domain is a protection domain. It has the regions that its queue pairs may access.
 type Domain struct {
 	Regions Regions
 	PD      uint32
 }
 
-// Region finds the region of a key for n bytes at addr, or says why not.
+// Region returns the region of a key for n bytes at addr, or an error that says why it denies the
+// access.
 func (d Domain) Region(key uint32, addr, n uint64, need Right) (*Region, error) {
 	k := d.Regions[key>>8]
 	switch {
@@ -79,15 +80,15 @@ func (d Domain) Region(key uint32, addr, n uint64, need Right) (*Region, error) 
 	return k, nil
 }
 
-// A ProtectionError is an access to memory that no region allows.
+// A ProtectionError reports an access to memory that no region allows.
 type ProtectionError struct{ error }
 
-// Gather reads from a list of memory, from an offset in it on, until b is full.
+// Gather reads from a list of memory, starting at an offset in it, until b is full.
 func (d Domain) Gather(list []mlx5.Data, offset uint64, b []byte) error {
 	return d.each(list, offset, b, ToRead, Memory.Read)
 }
 
-// Scatter writes b to a list of memory, from an offset in it on.
+// Scatter writes b to a list of memory, starting at an offset in it.
 func (d Domain) Scatter(list []mlx5.Data, offset uint64, b []byte) error {
 	return d.each(list, offset, b, ToWrite, Memory.Write)
 }

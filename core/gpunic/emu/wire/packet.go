@@ -29,12 +29,12 @@ const (
 	FlagAckReq             // the peer must acknowledge
 )
 
-// Acknowledgements, in packets of KindAck. All but AckOK say that what was sent before Seq has
+// Acknowledgements, in packets of KindAck. All except AckOK mean that all packets before Seq have
 // arrived, and Seq has not.
 const (
 	AckOK = iota
 	NakSequence
-	NakRNR // Code has the timer
+	NakRNR // Code contains the timer
 	NakInvalid
 	NakAccess
 	NakOperation
@@ -43,7 +43,7 @@ const (
 
 // A Packet travels from one queue pair to another.
 type Packet struct {
-	Src  mlx5.GID // not on the wire: the connection knows it
+	Src  mlx5.GID // not transmitted: the connection determines it
 	Kind uint8
 	Flag uint8
 	Ack  uint8
@@ -66,7 +66,7 @@ const (
 	maxPacket   = headerBytes + maxPayload
 )
 
-// Append writes the packet behind b.
+// Append appends the encoded packet to b.
 func (p *Packet) Append(b []byte) []byte {
 	be := binary.BigEndian
 	b = append(b, p.Kind, p.Flag, p.Ack, p.Code)
@@ -86,7 +86,7 @@ func (p *Packet) Append(b []byte) []byte {
 	return append(b, p.Data...)
 }
 
-// Parse reads a whole packet; Data points into b.
+// Parse parses a whole packet. Data points into b.
 func (p *Packet) Parse(b []byte) error {
 	if len(b) < headerBytes || len(b) > maxPacket {
 		return fmt.Errorf("packet of %d bytes: %w", len(b), mlx5.ErrFormat)
@@ -113,8 +113,9 @@ func (p *Packet) Parse(b []byte) error {
 	return nil
 }
 
-// SeqMask has the 24 bits of a sequence number.
+// SeqMask masks the 24 bits of a sequence number.
 const SeqMask = 0xffffff
 
-// After is how far sequence number a is behind b, less than 0 if it is before. Numbers wrap.
+// After returns how far sequence number a is after b; it is negative if a is before b. Numbers
+// wrap.
 func After(a, b uint32) int { return int(int32((a-b)<<8) >> 8) }

@@ -17,9 +17,10 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A socket is a wire between processes. Each NIC listens where its GID says, and dials the NICs
-// that it sends to; a connection carries packets in one direction. In the handshake the dialing NIC
-// sends both GIDs. It is let in because it knows the other's, which is partly random.
+// A socket is a wire between processes. Each NIC listens at the address in its GID, and dials the
+// NICs that it sends to. A connection carries packets in one direction. In the handshake the
+// dialing NIC sends both GIDs. The listener accepts it because it knows the listener's GID, which
+// is partly random.
 type socket struct {
 	gid     mlx5.GID
 	network string
@@ -34,7 +35,7 @@ type socket struct {
 	shut  bool
 }
 
-// A conn takes packets to one NIC. What does not fit into its queue is lost.
+// A conn carries packets to one NIC. Packets that do not fit into its queue are lost.
 type conn struct {
 	queue chan []byte
 }
@@ -46,7 +47,7 @@ const (
 	handshake   = "moriemu1"
 )
 
-// tcpAt is where a TCP wire's GID has the address of 4 bytes and the port.
+// tcpAt is the offset in a TCP wire's GID of the address (4 bytes) and the port.
 const tcpAt = 2
 
 func openSocket(network string, deliver func(Packet)) (Wire, mlx5.GID, error) {
@@ -72,7 +73,7 @@ func openSocket(network string, deliver func(Packet)) (Wire, mlx5.GID, error) {
 	return s, s.gid, nil
 }
 
-// unixAddress is an abstract one: it is gone with the process, whatever ends that.
+// unixAddress returns an abstract socket address, which disappears with the process.
 func unixAddress(g mlx5.GID) string { return "@mori-emu-" + hex.EncodeToString(g[:]) }
 
 func addressOf(g mlx5.GID) (network, address string, err error) {
@@ -86,7 +87,7 @@ func addressOf(g mlx5.GID) (network, address string, err error) {
 	return "", "", fmt.Errorf("GID %v is unreachable from here: %w", g, mlx5.ErrArgument)
 }
 
-// Send queues the packet for a connection that it dials first.
+// Send queues the packet for a connection, which it dials first.
 func (s *socket) Send(to mlx5.GID, p *Packet) {
 	s.mu.Lock()
 	l := s.conns[to]
@@ -109,8 +110,8 @@ func (s *socket) Send(to mlx5.GID, p *Packet) {
 	}
 }
 
-// carry dials, writes packets, and dials again when the connection breaks. Packets that come
-// meanwhile are lost.
+// carry dials, writes packets, and redials when the connection breaks. Packets are lost until it is
+// connected again.
 func (s *socket) carry(to mlx5.GID, l *conn) {
 	defer s.running.Done()
 	for {
@@ -167,7 +168,7 @@ func (s *socket) pump(c net.Conn, l *conn) {
 	}
 }
 
-// keep notes a connection so that close can end it. It returns false when the wire is closed.
+// keep records a connection, so that Close can close it. It returns false if the wire is closed.
 func (s *socket) keep(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -212,7 +213,7 @@ func (s *socket) accept() {
 	}
 }
 
-// read delivers the packets of a connection until it ends or sends something else.
+// read delivers the packets of a connection until it ends or sends invalid data.
 func (s *socket) read(c net.Conn) {
 	r := bufio.NewReaderSize(c, 64<<10)
 	_ = c.SetReadDeadline(time.Now().Add(dialTimeout))

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
 // Package wire carries packets between emulated NICs: within one NIC ("loop"), or between processes
-// over unix sockets or TCP. A NIC's GID says where it listens. Packets may be lost.
+// over unix sockets or TCP. A NIC's GID contains the address at which it listens. Packets may be
+// lost.
 package wire
 
 import (
@@ -11,17 +12,17 @@ import (
 	"mori/core/gpunic/mlx5"
 )
 
-// A Wire takes packets to other NICs. It may lose them: queue pairs send again.
+// A Wire carries packets to other NICs. It may lose packets; queue pairs retransmit them.
 type Wire interface {
-	// Send never waits. It encodes the packet before it returns.
+	// Send does not block. It encodes the packet before it returns.
 	Send(to mlx5.GID, p *Packet)
 
-	// Close ends the wire; nothing is delivered after it has returned.
+	// Close closes the wire. After Close has returned, it delivers no packets.
 	Close() error
 }
 
-// Kinds of GIDs, in their second byte; the first is gidPrefix. The rest is random, but for where a
-// TCP wire listens.
+// Kinds of GIDs, in their second byte; the first is gidPrefix. The rest is random, except for the
+// address at which a TCP wire listens.
 const (
 	gidPrefix = 0xfd
 	gidLoop   = 'l'
@@ -30,13 +31,13 @@ const (
 )
 
 func newGID(kind byte) (g mlx5.GID) {
-	_, _ = rand.Read(g[:]) // it does not fail
+	_, _ = rand.Read(g[:]) // never fails
 	g[0], g[1] = gidPrefix, kind
 	return g
 }
 
-// Open begins a wire of a kind, "loop", "unix" or "tcp", and makes the GID that others reach it by.
-// deliver gets the packets that arrive.
+// Open opens a wire of a kind, "loop", "unix" or "tcp", and makes the GID at which others reach it.
+// It calls deliver with the packets that arrive.
 func Open(kind string, deliver func(Packet)) (Wire, mlx5.GID, error) {
 	switch kind {
 	case "loop":
@@ -47,7 +48,7 @@ func Open(kind string, deliver func(Packet)) (Wire, mlx5.GID, error) {
 	return nil, mlx5.GID{}, fmt.Errorf("wire %q: want loop, unix or tcp: %w", kind, mlx5.ErrArgument)
 }
 
-// Loop reaches no other NICs; a NIC's packets to itself take no wire.
+// Loop reaches no other NICs. A NIC's packets to itself do not use a wire.
 type Loop struct{}
 
 // Send drops the packet.

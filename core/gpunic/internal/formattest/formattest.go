@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package formattest has what the tests of queue formats share.
+// Package formattest has helpers that the tests of queue formats share.
 package formattest
 
 import (
@@ -21,7 +21,7 @@ func Unhex(digits string) []byte {
 	return b
 }
 
-// Refused checks that parse refuses entries of size bytes that begin with the digits of each case,
+// Refused checks that parse rejects entries of size bytes that begin with the digits of each case,
 // and an entry that is too short, with an error that wraps want.
 func Refused(t *testing.T, size int, want error, parse func(b []byte) error, cases map[string]string) {
 	t.Helper()
@@ -37,8 +37,8 @@ func Refused(t *testing.T, size int, want error, parse func(b []byte) error, cas
 	}
 }
 
-// Rewritten checks that an entry which was parsed is the same bytes when it is written, parsed and
-// written again.
+// Rewritten checks that writing a parsed entry, parsing it and writing it again results in the same
+// bytes.
 func Rewritten[E any](t *testing.T, size int, e *E, put func(*E, []byte), parse func(*E, []byte) error) {
 	t.Helper()
 	var again E
@@ -53,7 +53,7 @@ func Rewritten[E any](t *testing.T, size int, e *E, put func(*E, []byte), parse 
 	}
 }
 
-// Same checks that a completion which was parsed is the same when it is written and parsed again.
+// Same checks that a parsed completion stays the same when it is written and parsed again.
 func Same[C comparable](t *testing.T, size int, c C, put func(C, []byte), parse func([]byte) C) {
 	t.Helper()
 	b := make([]byte, size)
@@ -63,7 +63,7 @@ func Same[C comparable](t *testing.T, size int, c C, put func(C, []byte), parse 
 	}
 }
 
-// SameBell checks that a doorbell is refused, or has its value when it is written again.
+// SameBell checks that a doorbell is either rejected or keeps its value when it is written again.
 func SameBell[B any](t *testing.T, v uint64, parse func(uint64) (B, error), value func(B) uint64) {
 	t.Helper()
 	if bell, err := parse(v); err == nil && value(bell) != v {
