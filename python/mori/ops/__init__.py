@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Expert parallelism: dispatch and combine of mixture-of-experts layers, between the PEs of mori.shmem.
+"""Expert parallelism: dispatch and combine of MoE layers across the PEs of mori.shmem.
 
 Arrays are torch tensors on the CPU or numpy arrays. In each rank::
 
@@ -15,7 +15,7 @@ Arrays are torch tensors on the CPU or numpy arrays. In each rank::
     tokens = np.ones((3, 8), np.float32)
     experts = np.array([[0, 1], [0, 2 * ranks - 1], [1, -1]], np.int32)
     rows, weights, scales, indices, total = op.dispatch(tokens, None, None, experts)
-    out, _ = op.combine(rows, None, experts)  # the experts are missing here
+    out, _ = op.combine(rows, None, experts)  # a real program runs its experts on rows first
     shmem.shmem_finalize()
 
 Importing this package starts nothing and imports neither torch nor numpy.

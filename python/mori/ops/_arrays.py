@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """The kinds of arrays that an op takes and returns.
 
-On the CPU: torch tensors and numpy arrays. On a GPU: torch tensors, and arrays with ``__cuda_array_interface__``,
-for which it returns :class:`mori.tensor_utils.GpuTensorView`.
+* On the CPU: torch tensors and numpy arrays.
+* On a GPU: torch tensors, and arrays with ``__cuda_array_interface__``. For the latter an op
+  returns :class:`mori.tensor_utils.GpuTensorView`.
 
-Neither is imported here: who hands in an array of a kind has loaded it. numpy has bfloat16 and float8 by ml_dtypes.
+Neither framework is imported here, because a caller that passes an array has loaded its framework.
+numpy's bfloat16 and float8 types come from ml_dtypes.
 """
 
 from __future__ import annotations
@@ -18,18 +20,21 @@ from .. import device
 from .._errors import InvalidArgumentError, UnsupportedError
 from ..tensor_utils import GpuTensorView, dtype_name, dtype_size, from_host_ptr, gpu_tensor_view
 
-# gpu_torch and gpu are those on GPUs.
+# gpu_torch and gpu are arrays on a GPU.
 Kind = Literal["torch", "numpy", "gpu_torch", "gpu"]
 
-HOST = -1  # instead of the number of a GPU
+HOST = -1  # in place of a GPU number: host memory
 
-# By type and by dtype, so that a call costs two look-ups for each of its arrays.
+# Caches by type and by dtype, so that a call needs only two lookups for each array.
 _kinds: dict[type, Kind] = {}
 _names: dict[Any, str] = {}
 
 
 def kind_of(array: Any, what: str, place: int = HOST) -> Kind:
-    """Return which kind ``array`` is; TypeError for anything else, UnsupportedError if it is not on ``place``."""
+    """Return the kind of ``array``.
+
+    Raises TypeError if it is no supported array, UnsupportedError if it is not on ``place``.
+    """
     kind = _kinds.get(type(array)) or _find_kind(array, what)
     if kind == "torch":
         if array.is_cpu:
@@ -90,7 +95,7 @@ def name_of(dtype: Any) -> str:
 
 
 def kind_of_dtype(dtype: Any, place: int = HOST) -> Kind | None:
-    """Return which kind has this element type; None for a name, which says nothing."""
+    """Return the kind that has this element type; None for a bare name, which fits any kind."""
     if isinstance(dtype, str) or dtype is None:
         return None
     of_torch = type(dtype).__module__.partition(".")[0] == "torch"
@@ -100,7 +105,7 @@ def kind_of_dtype(dtype: Any, place: int = HOST) -> Kind | None:
 
 
 def check(array: Any, what: str, shape: tuple[int, int], name: str, place: int = HOST) -> Any:
-    """Return ``array`` if it is of this shape and element type."""
+    """Return ``array`` if it has this shape and element type; raise otherwise."""
     kind_of(array, what, place)
     if array.shape != shape:
         raise InvalidArgumentError(f"{what} has the shape {tuple(array.shape)}, want {shape}")
@@ -110,7 +115,7 @@ def check(array: Any, what: str, shape: tuple[int, int], name: str, place: int =
 
 
 def matrix(array: Any, what: str) -> tuple[int, int]:
-    """Return the shape of an array of two dimensions."""
+    """Return the shape of a two-dimensional array; raise if it has other dimensions."""
     shape = array.shape
     if len(shape) != 2:
         raise InvalidArgumentError(f"{what} has the shape {tuple(shape)}, want two dimensions")
@@ -118,7 +123,7 @@ def matrix(array: Any, what: str) -> tuple[int, int]:
 
 
 def view(kind: Kind, address: int, shape: Sequence[int], dtype: Any, owner: object) -> Any:
-    """Return the memory at ``address`` as an array of ``kind``, which holds on to ``owner``."""
+    """Return the memory at ``address`` as an array of ``kind`` that keeps ``owner`` alive."""
     if kind == "gpu" or kind == "gpu_torch":
         return _gpu_view(kind, address, tuple(shape), name_of(dtype), owner)
     return from_host_ptr(address, shape, name_of(dtype), kind, owner)
@@ -133,12 +138,12 @@ def _gpu_view(kind: Kind, address: int, shape: tuple[int, ...], name: str, owner
     import torch
 
     flat: Any = gpu_tensor_view(address, (math.prod(shape) * dtype_size(name),), "uint8", gpu)
-    flat.owner = owner  # torch holds on to what it was given
+    flat.owner = owner  # torch keeps a reference to the object that it was given
     return torch.as_tensor(flat, device=f"cuda:{gpu}").view(getattr(torch, name)).reshape(shape)
 
 
 def empty(kind: Kind, shape: Sequence[int], dtype: Any, place: int = HOST) -> Any:
-    """Return a new array whose elements are not set."""
+    """Return a new, uninitialised array."""
     if kind == "gpu":
         memory = device.DeviceMemory(max(1, math.prod(shape) * item_size(dtype)), device=place)
         return _gpu_view(kind, memory.ptr, tuple(shape), name_of(dtype), memory)
@@ -158,32 +163,32 @@ def empty(kind: Kind, shape: Sequence[int], dtype: Any, place: int = HOST) -> An
 
 
 def copy(kind: Kind, array: Any, n: int, stream: int = 0) -> Any:
-    """Return the first ``n`` elements of a flat array, copied; on a GPU, when ``stream`` comes to it."""
+    """Return a copy of the first ``n`` elements of a flat array, queued on ``stream`` on a GPU."""
     if kind != "gpu":
         return array[:n].copy() if kind == "numpy" else array[:n].clone()
     mine = empty(kind, (n,), array.dtype, array.device_id)
     queue = device.Stream.borrow(stream, array.device_id)
     device.copy(mine.ptr, array.ptr, mine.nbytes, stream=queue)
-    queue.wait()  # there is no allocator that would keep memory which is dropped meanwhile
+    queue.wait()  # no caching allocator here would keep the memory alive until the stream is done
     return mine
 
 
 def address(kind: Kind, array: Any) -> int:
-    """Return where the elements lie."""
+    """Return the address of the elements."""
     if kind == "gpu":
         return _pointer(array)
     return int(array.ctypes.data if kind == "numpy" else array.data_ptr())
 
 
 def contiguous(kind: Kind, array: Any) -> bool:
-    """Tell whether the elements lie one after the other."""
+    """Report whether the array is contiguous."""
     if kind == "gpu":
         return array.__cuda_array_interface__.get("strides") is None
     return bool(array.flags.c_contiguous if kind == "numpy" else array.is_contiguous())
 
 
 def operand(kind: Kind, array: Any, what: str) -> Any:
-    """Return what native calls take an array by: on a GPU its address."""
+    """Return an array as native calls take it: on a GPU, its address."""
     if array is None or kind == "numpy" or kind == "torch":
         return array
     if not contiguous(kind, array):
@@ -192,8 +197,8 @@ def operand(kind: Kind, array: Any, what: str) -> Any:
 
 
 def device_address(array: Any, what: str) -> int:
-    """Return where the elements of an array on a GPU lie, which is contiguous and which :func:`kind_of` has seen."""
-    if type(array) is GpuTensorView:  # which has no strides
+    """Return the address of a GPU array that passed :func:`kind_of`; raise if not contiguous."""
+    if type(array) is GpuTensorView:  # it has no strides
         return array.ptr
     if hasattr(array, "data_ptr"):
         found, is_whole = int(array.data_ptr()), bool(array.is_contiguous())
@@ -206,5 +211,5 @@ def device_address(array: Any, what: str) -> int:
 
 
 def item_size(dtype: Any) -> int:
-    """Return the bytes of an element."""
+    """Return the size of an element in bytes."""
     return dtype_size(name_of(dtype))

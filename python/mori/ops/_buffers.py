@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""An op's symmetric buffers as arrays. Each is made once, so that calls return the same arrays over the same memory."""
+"""An op's symmetric buffers as arrays. Each array is made once, so calls return the same arrays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from ._arrays import Kind
 
 
 class Buffers:
-    """The arrays of one op, by where native code says that they lie. They hold on to ``owner``, as does this."""
+    """The arrays of one op, at the addresses that native code reports.
+
+    The arrays and this object hold a reference to ``owner``.
+    """
 
     def __init__(self, owner: object, where: dict[str, Any], topk: int, scale_dim: int, experts: int) -> None:
         self._owner = owner
@@ -68,11 +71,11 @@ class Buffers:
         return self._view(kind, "local_counts", (self._experts,), "int32")
 
     def positions(self, kind: Kind) -> Any:
-        """Return where received rows came from, int32 [max_recv]."""
+        """Return the source position of each received row, int32 [max_recv]."""
         return self._view(kind, "src_positions", (self.recv,), "int32")
 
     def own(self, kind: Kind, what: str, shape: tuple[int, ...], dtype: Any) -> Any:
-        """Return an array outside of symmetric memory, the same one for the same arguments."""
+        """Return an array outside symmetric memory; the same arguments return the same array."""
         key = (what, kind, shape, dtype)
         array = self._made.get(key)
         if array is None:

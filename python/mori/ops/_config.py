@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an op is made with."""
+"""The configuration of an op."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from ._enums import EpDispatchCombineKernelType, _normalize_quant_type, quant_na
 
 @dataclass
 class EpDispatchCombineConfig:
-    """The shape of an op. All ranks give the same, but for ``rank``.
+    """The shape of an op. All ranks pass the same configuration, except for ``rank``.
 
     Attributes:
-        data_type: element type of the tokens, torch's or numpy's. Informational: each call brings its own. It decides
-            whether what the op returns before its first dispatch (``local_expert_count``) is torch's or numpy's.
-        rank: this rank, which is its PE in mori.shmem.
-        world_size: how many ranks there are; a multiple of ``gpu_per_node`` where it is larger.
-        hidden_dim: most elements of a row. For packed float4 the number of bytes.
-        scale_dim: scales dispatched with a row; 0: none.
-        scale_type_size: bytes of a scale.
-        max_token_type_size: most bytes of an element, over dispatch and combine.
-        max_num_inp_token_per_rank: most tokens in one dispatch of a rank.
-        num_experts_per_rank: expert e lives on rank ``e // num_experts_per_rank``.
-        num_experts_per_token: experts that a token chooses (top-k), at most 63.
-        warp_num_per_block: hint for a launch; so are block_num, rdma_block_num and num_qp_per_pe. Host memory has none.
-        max_total_recv_tokens: cap on the rows that a rank receives in one dispatch; 0: none.
-        use_external_inp_buf: combine copies its input from anywhere. False: the caller has put it into
-            ``get_registered_combine_input_buffer``.
-        kernel_type: which calls there are.
-        gpu_per_node: ranks of a host.
-        quant_type: how combine's rows travel: "none", "fp8_direct_cast", "fp8_blockwise", or a member of
-            EpDispatchCombineQuantType.
+        data_type: element type of the tokens, from torch or numpy. Each call may use another type.
+            This one only decides whether arrays returned before the first dispatch
+            (``local_expert_count``) are torch's or numpy's.
+        rank: this rank's number, equal to its PE number in mori.shmem.
+        world_size: number of ranks; if larger than ``gpu_per_node``, a multiple of it.
+        hidden_dim: most elements in a row. For packed float4, the number of bytes.
+        scale_dim: number of scales dispatched with a row; 0 means none.
+        scale_type_size: size of a scale in bytes.
+        max_token_type_size: largest element size in bytes, over dispatch and combine.
+        max_num_inp_token_per_rank: most tokens that a rank dispatches in one call.
+        num_experts_per_rank: expert e is on rank ``e // num_experts_per_rank``.
+        num_experts_per_token: experts that a token is routed to (top-k), at most 63.
+        warp_num_per_block: launch hint, like block_num, rdma_block_num and num_qp_per_pe. Ignored
+            on host memory.
+        max_total_recv_tokens: most rows that a rank receives in one dispatch; 0 means no cap.
+        use_external_inp_buf: if True, combine copies its input from any address. If False, the
+            caller has put it into ``get_registered_combine_input_buffer``.
+        kernel_type: decides which calls are available.
+        gpu_per_node: ranks on one host.
+        quant_type: how combine's rows are quantised for sending: "none", "fp8_direct_cast",
+            "fp8_blockwise", or a member of EpDispatchCombineQuantType.
     """
 
     data_type: Any
@@ -61,9 +63,9 @@ class EpDispatchCombineConfig:
 
 
 def to_json(config: Any) -> str:
-    """Return what the native side reads of either kind of configuration.
+    """Return the configuration of either class as JSON for native code, which checks the values.
 
-    TypeError names a field that is no number; values are checked there.
+    Raises TypeError with the field's name if a field is not a number.
     """
     if not is_dataclass(config):
         raise TypeError(f"config is {type(config).__name__}, want an EpDispatchCombineConfig")
@@ -90,6 +92,6 @@ def _number(name: str, value: Any) -> int:
 
 
 def sizes(config: Any) -> dict[str, int]:
-    """Return how many tokens and rows a configuration has room for."""
+    """Return the capacities of a configuration in tokens and rows."""
     answer: dict[str, int] = json.loads(_core.call("EPSizes", to_json(config)))
     return answer

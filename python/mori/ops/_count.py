@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Counting choices by raw addresses."""
+"""Counting the rows per expert, at raw addresses."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ def launch_local_expert_count(
     warp_per_block: int = -1,
     stream: Any = 0,
 ) -> None:
-    """Count how many choices of received rows name each expert of ``config.rank``.
+    """Count, for each expert of ``config.rank``, the choices of it in the received rows.
 
     Args:
-        config: whose expert is where; ``mori.cpp.EpDispatchCombineConfig`` serves too.
+        config: says which expert is on which rank; may be a ``mori.cpp.EpDispatchCombineConfig``.
         indices_ptr: host address of int32 [rows, top-k].
         total_recv_token_num_ptr: host address of the int32 with the number of rows.
         local_expert_count_ptr: host address of int32 [num_experts_per_rank], which is overwritten.
-        block_num, warp_per_block: hints; at or below 0 the configuration's count.
-        stream: host memory has none; 0 or None.
+        block_num, warp_per_block: launch hints; 0 or less takes the configuration's.
+        stream: 0 or None: host memory has no streams.
 
     Raises:
-        RuntimeError: a hint is not positive, nor what the configuration has.
-        ValueError: an address is 0, or there are more rows than a rank can receive.
+        RuntimeError: neither a hint nor the configuration's value is positive.
+        ValueError: an address is 0, or the row count exceeds what a rank can receive.
     """
     _launch.require_positive(config, block_num, warp_per_block)
     if stream not in (0, None):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The closed sets of mori.ops, with their public numbers."""
+"""The enums of mori.ops, with their public integer values."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from typing import Any
 
 
 class EpDispatchCombineKernelType(enum.IntEnum):
-    """The family of kernels that the caller asks for. On host memory all compute the same, in the same way.
+    """The kernel family that the caller asks for. On host memory all give the same results.
 
-    What differs is what may be called: two phases need ``AsyncLL``, routing handles ``IntraNode`` or ``InterNodeV1``,
-    the standard-MoE adapters ``IntraNode`` or ``InterNodeV1LL``.
+    The family decides which calls are available:
+
+    * Two-phase calls (send and recv) need ``AsyncLL``.
+    * Routing handles need ``IntraNode`` or ``InterNodeV1``.
+    * The standard-MoE calls need ``IntraNode`` or ``InterNodeV1LL``.
     """
 
     IntraNode = 0
@@ -26,16 +29,16 @@ class EpDispatchCombineKernelType(enum.IntEnum):
 
 
 class EpDispatchCombineQuantType(enum.IntEnum):
-    """How the rows of combine travel."""
+    """How combine quantises the rows that it sends."""
 
     None_ = 0
-    """As they are."""
+    """No quantisation."""
     Fp8DirectCast = 1
-    """bfloat16 rows are cast to float8_e4m3fn; other types travel as they are. Good to a tenth of each element."""
+    """bfloat16 rows are cast to float8_e4m3fn; others are unchanged. Error: a tenth of an element."""
     Fp8BlockwiseQuant = 2
-    """bfloat16 rows become float8_e4m3fn with a scale for each block of a row. Good to 0.07."""
+    """bfloat16 rows are sent as float8_e4m3fn with a scale for each block of a row. Error: 0.07."""
     Fp4BlockwiseQuant = 3
-    """Needs a GPU with FP4 conversion; an op on host memory refuses it."""
+    """Needs a GPU with FP4 conversion. An op on host memory refuses it."""
 
 
 _QUANT_TYPE_MAP: dict[str, EpDispatchCombineQuantType] = {
@@ -44,14 +47,14 @@ _QUANT_TYPE_MAP: dict[str, EpDispatchCombineQuantType] = {
     "fp8_blockwise": EpDispatchCombineQuantType.Fp8BlockwiseQuant,
     "fp4_blockwise": EpDispatchCombineQuantType.Fp4BlockwiseQuant,
 }
-"""The names that a configuration has for them."""
+"""The names of the quant types in a configuration."""
 
 
 def _normalize_quant_type(quant_type: Any) -> EpDispatchCombineQuantType:
-    """Return the member for a name, whose case and outer white space do not matter, or for a member.
+    """Return the member for a name or a member. Case and surrounding white space are ignored.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: ``quant_type`` is neither.
     """
     if isinstance(quant_type, EpDispatchCombineQuantType):
         return quant_type
@@ -62,5 +65,5 @@ def _normalize_quant_type(quant_type: Any) -> EpDispatchCombineQuantType:
 
 
 def quant_name(quant_type: EpDispatchCombineQuantType) -> str:
-    """Return the name that a configuration has for it."""
+    """Return the name of a quant type in a configuration."""
     return next(name for name, member in _QUANT_TYPE_MAP.items() if member is quant_type)

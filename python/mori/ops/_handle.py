@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What mori.cpp says of an op. Where the native library takes the handle of one, these take the op itself."""
+"""The functions of mori.cpp on ops. They take the op itself where the native library takes a handle."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from .._errors import UnsupportedError
 
-if TYPE_CHECKING:  # mori.ops stands on mori.shmem, which shows mori.cpp
+if TYPE_CHECKING:  # avoids an import cycle: mori.ops imports mori.shmem, which imports mori.cpp
     from ._op import EpDispatchCombineOp
 
 
 def get_cur_rank_num_token(op: EpDispatchCombineOp) -> int:
-    """Return how many tokens the last dispatch of this rank had; 0 before the first."""
+    """Return the number of tokens in this rank's last dispatch; 0 before the first."""
     return max(0, op._tokens)
 
 
 def get_dispatch_output_ptrs(op: EpDispatchCombineOp) -> tuple[int, int, int, int, int]:
-    """Return the addresses of what dispatch returns: rows, weights, scales, indices, number of rows."""
+    """Return the addresses of dispatch's results: rows, weights, scales, indices, row count."""
     where = op._buffers.where
     return (
         where["dispatch_out"],
@@ -29,12 +29,12 @@ def get_dispatch_output_ptrs(op: EpDispatchCombineOp) -> tuple[int, int, int, in
 
 
 def get_combine_output_ptrs(op: EpDispatchCombineOp) -> tuple[int, int]:
-    """Return the addresses of what combine returns: sums, sums of weights."""
+    """Return the addresses of combine's results: sums, sums of weights."""
     return op._buffers.where["combine_out"], op._buffers.where["combine_out_weights"]
 
 
 def get_handle_info(op: EpDispatchCombineOp) -> dict[str, Any]:
-    """Return what the op was made with, and where its arrays lie."""
+    """Return the op's configuration and the addresses of its arrays."""
     return {
         "rank": op.config.rank,
         "world_size": op.config.world_size,
@@ -44,7 +44,7 @@ def get_handle_info(op: EpDispatchCombineOp) -> dict[str, Any]:
 
 
 def launch_reset(op: EpDispatchCombineOp, stream: Any = 0) -> None:
-    """Do what ``op.reset()`` does: nothing."""
+    """Do nothing, like ``op.reset()``."""
     op.reset()
 
 
@@ -53,15 +53,15 @@ def _refuse(name: str) -> NoReturn:
 
 
 def prepare_inference_args(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: kernels have arguments of their own here."""
+    """Raise UnsupportedError: kernels take other arguments in this implementation."""
     _refuse("prepare_inference_args")
 
 
 def build_args(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: kernels have arguments of their own here."""
+    """Raise UnsupportedError: kernels take other arguments in this implementation."""
     _refuse("build_args")
 
 
 def build_args_with_routing(*args: Any, **kwargs: Any) -> NoReturn:
-    """Raise UnsupportedError: kernels have arguments of their own here."""
+    """Raise UnsupportedError: kernels take other arguments in this implementation."""
     _refuse("build_args_with_routing")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What has gone wrong with an op, and how its other ranks go on."""
+"""Errors of an op, and continuing without failed ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Health:
-    """The calls of an op that are about errors."""
+    """An op's calls for error handling."""
 
     if TYPE_CHECKING:
         config: EpDispatchCombineConfig
@@ -31,29 +31,32 @@ class Health:
         _combining: str
 
     def check(self) -> None:
-        """Raise what has gone wrong, as far as is known without waiting. On a GPU calls return before it can be known.
+        """Raise an error that earlier calls could not raise, without waiting.
+
+        On a GPU, calls return before their work is done, so errors are known only later.
 
         Raises:
-            ReceiveCapError: the rows of a dispatch found no room, and no call has said so.
-            MoriTimeoutError, MismatchError, RuntimeError: why the op is broken.
+            ReceiveCapError: a dispatch exceeded the receive cap, and no call has reported it yet.
+            MoriTimeoutError, MismatchError, RuntimeError: the reason why the op is broken.
         """
         _core.call("EPCheck", self._handle)
 
     def exclude(self, ranks: Iterable[int]) -> int:
-        """Go on without ranks that have died: nobody waits for them, and their experts get nothing.
+        """Continue without ranks that have died: do not wait for them or send to their experts.
 
-        For ops on a GPU, whose other ranks all call this with the same ranks, equally often, and then dispatch: what
-        went wrong because of the missing ranks is forgotten, and so are the last dispatch and handles of routings. It
-        waits for work of this op that is under way, which ends by itself, and for no other rank.
+        Supported for ops on a GPU. All remaining ranks call this with the same ranks, equally
+        often, and then dispatch. The call clears errors caused by the missing ranks, and
+        invalidates the last dispatch and all routing handles. It waits for this op's pending work
+        on this rank, which ends by itself, and for no other rank.
 
         Args:
-            ranks: who is left out from now on, besides those that were before.
+            ranks: ranks to exclude from now on, in addition to those excluded before.
 
         Returns:
-            How many ranks are left out.
+            The number of excluded ranks.
 
         Raises:
-            ValueError: there is no such rank, or it is this one.
+            ValueError: a rank does not exist, or is this one.
             UnsupportedError: the op is on host memory.
         """
         mask = 0

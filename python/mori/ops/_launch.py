@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Launch settings, which are hints: host memory has no launches. Clients read them all the same."""
+"""Launch settings. They are hints, which clients read even though host memory ignores them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INTRA_NODE_DISPATCH = (256, 16)
 
 
 def mode() -> str:
-    """Return what MORI_EP_LAUNCH_CONFIG_MODE says, MANUAL without it.
+    """Return the value of MORI_EP_LAUNCH_CONFIG_MODE; MANUAL if it is not set.
 
     Raises:
-        ValueError: it is another word.
+        ValueError: the value is neither MANUAL nor AUTO.
     """
     value = os.environ.get(MODE_VARIABLE, "MANUAL")
     if value not in MODES:
@@ -36,12 +36,12 @@ def mode() -> str:
 
 
 def automatic(kernel_type: EpDispatchCombineKernelType) -> Settings:
-    """Return what mode AUTO uses."""
+    """Return the launch settings of mode AUTO."""
     return _AUTO.get(kernel_type, _AUTO_OTHERS)
 
 
 def settings(config: EpDispatchCombineConfig, is_auto: bool, is_dispatch: bool, given: Settings) -> Settings:
-    """Return the settings of a launch: what is given and above 0, else what the mode has."""
+    """Return the settings of a launch: each given value above 0, else the mode's default."""
     if is_auto:
         base = automatic(config.kernel_type)
     elif is_dispatch and config.kernel_type == EpDispatchCombineKernelType.IntraNode:
@@ -53,7 +53,10 @@ def settings(config: EpDispatchCombineConfig, is_auto: bool, is_dispatch: bool, 
 
 
 def require_positive(config: Any, block_num: int, warp_per_block: int) -> None:
-    """Refuse settings with which a GPU could launch nothing, so that a program that runs here also runs there."""
+    """Raise if a GPU could not launch with these settings.
+
+    Host memory ignores them, but a program that runs on host memory should also run on a GPU.
+    """
     blocks = block_num if block_num > 0 else config.block_num
     warps = warp_per_block if warp_per_block > 0 else config.warp_num_per_block
     if blocks <= 0 or warps <= 0:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an op is made with, as the native library spells it: mori.cpp.EpDispatchCombineConfig."""
+"""mori.cpp.EpDispatchCombineConfig: the configuration of an op, as in the native library."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class EpDispatchCombineConfig:
     quant_type: EpDispatchCombineQuantType = EpDispatchCombineQuantType.None_
 
     def max_num_tokens_to_send_per_rank(self) -> int:
-        """Return how many tokens a rank may dispatch."""
+        """Return the most tokens that a rank may dispatch."""
         return sizes(self)["send_per_rank"]
 
     def max_num_tokens_to_send(self) -> int:
-        """Return how many tokens all ranks together may dispatch."""
+        """Return the most tokens that all ranks together may dispatch."""
         return sizes(self)["send"]
 
     def max_num_tokens_to_recv_per_rank(self) -> int:
-        """Return how many rows a rank has room for, for each source."""
+        """Return the most rows that a rank can receive from one source rank."""
         return sizes(self)["recv_per_rank"]
 
     def max_num_tokens_to_recv(self) -> int:
-        """Return how many rows a rank has room for."""
+        """Return the most rows that a rank can receive."""
         return sizes(self)["recv"]
 
     def to_packed_array(self) -> list[int]:
-        """Return all fields as numbers, in their order."""
+        """Return all fields as numbers, in order."""
         return [int(getattr(self, field.name)) for field in fields(self)]

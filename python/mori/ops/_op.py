@@ -24,7 +24,7 @@ from ._queries import Queries
 from ._routing import EpDispatchRoutingHandle, parts, route
 from ._standard import StandardMoE
 
-# Flags of the native calls, as in pybind/fast_ep.h.
+# Flags of the native calls; keep in step with pybind/fast_ep.h.
 _SEND, _COUNT, _ROUTE, _IN_PLACE, _WEIGHTED, _HAS_WEIGHTS = 1, 2, 4, 8, 16, 32
 
 _ROW_TYPES = {name: number for name, number in DTYPE_TO_INT.items() if name != "int32"}
@@ -34,43 +34,57 @@ Dispatched = tuple[Any, Any, Any, Any, Any]
 
 
 class _Memory:
-    """An op's symmetric memory: nobody needs it any more when the op and all arrays over it are gone."""
+    """An op's symmetric memory. The op and all arrays over it hold a reference to this object."""
 
 
-# What ops that were dropped between send and recv may still read.
+# Arrays of ops that were dropped between send and recv: native code may still read them.
 _abandoned: list[Any] = []
 
 
 class EpDispatchCombineOp(StandardMoE, Health, Queries):
-    """One rank's end of dispatch and combine. Making one is collective: all ranks do, with the same configuration.
+    """Dispatch and combine, as one rank sees them.
 
-    ``dispatch`` brings each token to every rank that has one of its experts; ``combine`` brings back what the experts
-    made and sums it. All ranks call both in turns, equally often. Arrays are torch tensors on the CPU or numpy arrays,
-    contiguous; where the symmetric heap is on a GPU, and so the op (unless its ``data_type`` is of numpy, or
-    ``MORI_EP_DEVICE`` is host), torch tensors or arrays with ``__cuda_array_interface__`` there. Results are of the
-    kind of ``input``. They are views of the op's buffers: the same ones each time, valid until the next dispatch or
-    combine overwrites them, and never after
-    :meth:`close` or ``shmem_finalize``.
+    Making an op is collective: all ranks do it, with the same configuration. ``dispatch`` sends
+    each token to every rank that has one of its experts. ``combine`` returns the experts' results
+    to the tokens' ranks and sums them. All ranks call both alternately, equally often.
 
-    A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000), and Ctrl-C gets through. A call that gives
-    up, or whose peer died or called something else, leaves the op broken: every later call says so. Bad
-    arguments leave it as it was. One thread uses an op at a time.
+    **Where.** The op is on a GPU if the symmetric heap is there, unless its ``data_type`` is
+    numpy's or ``MORI_EP_DEVICE`` is host.
 
-    On a GPU calls queue their work on a stream and return at once; they may be captured into graphs. What goes wrong
-    there is raised by the next call, or by :meth:`check`. Arrays must stay until the stream has done the work.
+    **Arrays.** They must be contiguous. On host memory they are torch CPU tensors or numpy arrays.
+    On a GPU they are torch tensors or arrays with ``__cuda_array_interface__`` on that GPU.
+
+    **Results.** They have the kind of ``input``. They are views of the op's buffers, the same ones
+    each time. The next dispatch or combine overwrites them. Do not use them after :meth:`close` or
+    ``shmem_finalize``.
+
+    **Waiting.** A call waits for other ranks for at most ``MORI_EP_TIMEOUT_MS`` (30000). Ctrl-C
+    interrupts it.
+
+    **Errors.** The op is broken after a call that times out, or whose peer died or made another
+    call: every later call raises. Invalid arguments leave the op unchanged.
+
+    **Threads.** Only one thread may use an op at a time.
+
+    **On a GPU** calls queue their work on a stream and return at once. They can be captured into
+    graphs. The next call or :meth:`check` raises the errors. Keep arrays alive until the stream has
+    done the work.
 
     Attributes:
-        config: what it was made with.
-        stream: on a GPU, where calls queue their work: a handle, or what has a ``cuda_stream``, which the op keeps.
-            None: torch's current stream with torch tensors, else the default stream. The stream of a bare handle must
-            stay as long as the op.
-        launch_config_mode: "MANUAL" or "AUTO", by MORI_EP_LAUNCH_CONFIG_MODE.
-        auto_block_num: what AUTO launches with, as auto_rdma_block_num and auto_warp_per_block; ignored on host memory.
+        config: the op's configuration.
+        stream: on a GPU, the stream on which calls queue their work: a handle, or an object with
+            ``cuda_stream``, to which the op holds a reference. With None, calls use torch's current
+            stream for torch tensors, else the default stream. A stream given as a bare handle must
+            outlive the op.
+        launch_config_mode: "MANUAL" or "AUTO", from MORI_EP_LAUNCH_CONFIG_MODE.
+        auto_block_num: launch setting of AUTO, like auto_rdma_block_num and auto_warp_per_block;
+            ignored on host memory.
 
     Raises:
-        RuntimeError: mori.shmem is not initialised; there is no room in the symmetric heap (``MORI_SHMEM_HEAP_SIZE``).
-        ValueError: a field of the configuration, its quant_type or the launch mode is impossible; rank and world_size
-            are not those of mori.shmem.
+        RuntimeError: mori.shmem is not initialised, or the symmetric heap is too small
+            (``MORI_SHMEM_HEAP_SIZE``).
+        ValueError: a field of the configuration, its quant_type or the launch mode is invalid, or
+            rank and world_size differ from mori.shmem's.
     """
 
     stream: Any = None
@@ -80,15 +94,15 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         quant_type = _normalize_quant_type(config.quant_type)
         self.launch_config_mode = _launch.mode()
         self.auto_block_num, self.auto_rdma_block_num, self.auto_warp_per_block = _launch.automatic(config.kernel_type)
-        is_numpy = arrays.kind_of_dtype(config.data_type) == "numpy"  # which is nowhere on a GPU
+        is_numpy = arrays.kind_of_dtype(config.data_type) == "numpy"  # never on a GPU
         _torch_barrier(config)
         self._handle = _shmem.collective("EPOpen", to_json(config), is_numpy)
         described = json.loads(_core.call("EPDescribe", self._handle))
         _torch_barrier(config)
 
-        self._kept: list[Any] = []  # what the native side reads until recv
+        self._kept: list[Any] = []  # arrays that native code reads until recv
         memory = _Memory()
-        self._streams: dict[int, Any] = {}  # that the native side may still look at
+        self._streams: dict[int, Any] = {}  # streams that native code may still use
         self._drop = weakref.finalize(memory, _drop, self._handle, self._kept, self._streams)
         self._drop.atexit = False
         self._fast = _core.fast()
@@ -101,9 +115,9 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         self._is_quantised = quant_type != EpDispatchCombineQuantType.None_
         self._kind: Kind = arrays.kind_of_dtype(config.data_type, self._place) or self._plain
         self._again = None if self._place == arrays.HOST else self._fast.ep_again(GpuTensorView, self._place)
-        self._like: tuple[Kind, int, bool] = (self._kind, -1, False)  # the dispatch that _again knows
-        self._like_kind = self._kind  # of the combine that it knows
-        self._tokens = -1  # of the last dispatch; there was none
+        self._like: tuple[Kind, int, bool] = (self._kind, -1, False)  # dispatch of _again
+        self._like_kind = self._kind  # combine of _again
+        self._tokens = -1  # tokens of the last dispatch; -1 before the first
         self._received = 0
         self._has_weights = False
         self._has_packed = False
@@ -114,9 +128,10 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return f"<EpDispatchCombineOp {c.kernel_type} rank {c.rank} of {c.world_size}, hidden_dim {c.hidden_dim}>"
 
     def close(self) -> None:
-        """Free the op's symmetric memory. Collective. Results must not be used any more.
+        """Free the op's symmetric memory. Collective. Do not use its results afterwards.
 
-        Without it: when all ranks have dropped the op and all its results, the memory is freed as the next op is made.
+        Without this call, the memory is freed when the next op is made, once all ranks have dropped
+        the op and all its results.
         """
         if self._handle:
             _shmem.collective("EPClose", self._handle)
@@ -147,29 +162,32 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
             input: [n, h], of bfloat16, float32, float8_e4m3fn, float8_e4m3fnuz or float4_e2m1fn_x2; h is at most
                 ``hidden_dim``. n may be 0 and differ between ranks; h and the type are the same on all.
             weights: float32 [n, top-k], or None.
-            scales: [n, scale_dim] of any type of ``scale_type_size`` bytes, or None. Ignored where scale_dim is 0.
-            indices: int32 [n, top-k]: the experts of each token. A number that is no expert's goes nowhere.
-            block_num, rdma_block_num, warp_per_block: hints, ignored on host memory; any value will do.
-            call_local_expert_count: fill ``local_expert_count``, too.
-            routing: repeat the dispatch that this handle is of, whose n must be the same. The rows get the same slots.
+            scales: [n, scale_dim] of any type of ``scale_type_size`` bytes, or None. Ignored if
+                scale_dim is 0.
+            indices: int32 [n, top-k]: the experts of each token. A number of no expert is ignored.
+            block_num, rdma_block_num, warp_per_block: launch hints, ignored on host memory.
+            call_local_expert_count: also fill ``local_expert_count``.
+            routing: handle of an earlier dispatch to repeat, with the same n. The rows get the same
+                slots.
             return_routing: return a handle of this dispatch as sixth result.
 
         Returns:
-            (out [max_recv, h], out_weights float32 [max_recv, top-k], out_scales [max_recv, scale_dim] or None,
-            out_indices int32 [max_recv, top-k], total_recv int32 [1]). The first total_recv rows are defined, by source
-            rank, then by token. Each has all experts and weights of its token; out_weights means nothing if weights was
-            None.
+            (out [max_recv, h], out_weights float32 [max_recv, top-k], out_scales [max_recv,
+            scale_dim] or None, out_indices int32 [max_recv, top-k], total_recv int32 [1]). Only the
+            first total_recv rows are defined. They are ordered by source rank, then by token. Each
+            row has all experts and weights of its token. If weights was None, out_weights is
+            undefined.
 
         Raises:
-            KeyError: the element type of ``input`` is another one.
-            ValueError, TypeError: an array has another shape, type or kind, or is not contiguous; there are too many
-                tokens.
-            UnsupportedError: an array is on a GPU.
-            ReceiveCapError: the rows of this rank have no room at a rank, by ``max_total_recv_tokens``. Nothing of this
-                rank was sent, its next combine gives zeros, and all ranks continue.
-            NotImplementedError: the kernel type has no routing handles.
-            MoriTimeoutError, PEFailedError, MismatchError: ranks that the text names have not come, died, or called
-                otherwise.
+            KeyError: the element type of ``input`` is not supported.
+            ValueError, TypeError: an array has the wrong shape, type or kind, or is not contiguous,
+                or there are too many tokens.
+            UnsupportedError: an array is not where the op is (a GPU or host memory).
+            ReceiveCapError: this rank's rows exceed ``max_total_recv_tokens`` at a receiving rank.
+                This rank sent nothing, its next combine gives zeros, and all ranks continue.
+            NotImplementedError: the kernel type does not support routing handles.
+            MoriTimeoutError, PEFailedError, MismatchError: ranks did not arrive in time, died, or
+                made another call. The message names them.
         """
         if return_routing or routing is not None:
             self._check_routing("dispatch", routing is not None and return_routing)
@@ -189,9 +207,10 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         warp_per_block: int = -1,
         call_local_expert_count: bool = False,
     ) -> Dispatched:
-        """Begin a :meth:`dispatch` and return its results, which :meth:`dispatch_recv` completes.
+        """Begin a :meth:`dispatch` and return its result arrays, which :meth:`dispatch_recv` fills.
 
-        The op keeps the arrays until then; the caller must not change them. Needs kernel type AsyncLL.
+        The op holds references to the input arrays until then. The caller must not change them.
+        Needs kernel type AsyncLL.
         """
         self._check_split("dispatch_send")
         results = self._dispatch(input, weights, scales, indices, _SEND, None, block_num, warp_per_block)
@@ -202,13 +221,13 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
     def dispatch_recv(
         self, block_num: int = -1, warp_per_block: int = -1, call_local_expert_count: bool = False
     ) -> None:
-        """Complete what :meth:`dispatch_send` began, and raise what :meth:`dispatch` would have raised.
+        """Complete a :meth:`dispatch_send`. Raises like :meth:`dispatch`.
 
-        After Ctrl-C it may be called again.
+        It may be called again after Ctrl-C.
 
         Raises:
             ValueError: the kernel type is not AsyncLL.
-            AssertionError: nothing was sent.
+            AssertionError: no dispatch was begun.
         """
         self._check_split("dispatch_recv")
         assert self._dispatching, "dispatch_recv without dispatch_send"
@@ -259,7 +278,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         blocks: int,
         warps: int,
     ) -> Dispatched:
-        """Make a dispatch after a look at everything that can be wrong with it."""
+        """Dispatch after checking all arguments."""
         kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
@@ -297,24 +316,24 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return results
 
     def _begun(self, kind: Kind, n: int, has_weights: bool) -> None:
-        """Note what the last dispatch was."""
+        """Record the properties of the dispatch just begun."""
         self._kind, self._tokens, self._has_weights = kind, n, has_weights
         self._has_packed = False
         self._combining = ""
 
     @property
     def _plain(self) -> Kind:
-        """The kind of arrays that needs no framework."""
+        """The kind of arrays that needs no torch."""
         return "numpy" if self._place == arrays.HOST else "gpu"
 
     def _operands(self, **given: Any) -> list[Any]:
-        """Return arrays as native calls take them."""
+        """Convert arrays for native calls."""
         if self._place == arrays.HOST:
             return list(given.values())
         return [None if array is None else arrays.device_address(array, what) for what, array in given.items()]
 
     def _queue(self, kind: Kind) -> int:
-        """Return the handle of the stream that a call with arrays of ``kind`` goes to."""
+        """Return the handle of the stream for a call with arrays of ``kind``."""
         stream = self.stream
         if stream is not None:
             handle = int(getattr(stream, "cuda_stream", stream))
@@ -360,30 +379,36 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         routing: EpDispatchRoutingHandle | None = None,
         weighted: bool = False,
     ) -> tuple[Any, Any]:
-        """Bring what the experts made of the received rows back to the tokens' ranks, and sum it there.
+        """Send the experts' results back to the tokens' ranks and sum them there.
 
         Args:
-            input: [rows, h], in the order in which dispatch returned the rows, at least as many; of bfloat16, float32
-                or float8. h and the type are the same on all ranks and may be others than dispatch's.
-            weights: float32 [rows, top-k], mostly those that dispatch returned; or None, or empty.
-            indices: what this rank gave to dispatch, [n, top-k].
+            input: [rows, h], in the order of the rows from dispatch, at least as many; of bfloat16,
+                float32 or float8. h and the type are the same on all ranks and may differ from
+                dispatch's.
+            weights: float32 [rows, top-k], usually those that dispatch returned; or None, or empty.
+            indices: the indices that this rank passed to dispatch, [n, top-k].
             block_num, rdma_block_num, warp_per_block: as in :meth:`dispatch`.
-            use_external_inp_buf: 0: the rows lie in :meth:`get_registered_combine_input_buffer`, and ``input`` only
-                gives h and the type; 1: they are taken from ``input``; -1: as the configuration says.
-            call_reset: taken, and without effect.
-            routing: the dispatch that brought the rows, if it is not the last one. total_recv is then left as it is.
-            weighted: multiply each rank's row by the sum of the weights that the last dispatch was given for the
-                token's experts there. With ``routing`` the last dispatch must have been of that routing.
+            use_external_inp_buf: 1 reads the rows from ``input``. 0 reads them from
+                :meth:`get_registered_combine_input_buffer`, and ``input`` only gives h and the
+                type. -1 takes the configuration's setting.
+            call_reset: accepted but ignored.
+            routing: handle of the dispatch that delivered the rows, if it is not the last one.
+                total_recv is then left unchanged.
+            weighted: multiply each rank's row by the sum of the weights that the last dispatch had
+                for the token's experts there. With ``routing``, the last dispatch must have used
+                that routing.
 
         Returns:
-            (out [max_num_inp_token_per_rank, h], out_weights float32 [.., top-k], or None without weights). Of both the
-            first n rows are defined: out[t] is the sum over the ranks that token t went to, made in float32 and rounded
-            once, not multiplied by anything unless ``weighted``; out_weights[t] is the sum of the rows of weights
-            there. A token that went nowhere gives zeros.
+            (out [max_num_inp_token_per_rank, h], out_weights float32 [.., top-k], or None without
+            weights). Only the first n rows of both are defined. out[t] is the sum over the ranks
+            that token t was sent to. It is computed in float32, rounded once, and unweighted unless
+            ``weighted``. out_weights[t] is the sum of the weights rows of those ranks. A token that
+            was sent to no rank gives zeros.
 
         Raises:
-            ValueError: indices has another number of rows than the dispatch had tokens; input has fewer rows than were
-                received; quant_type does not serve this call; what :meth:`dispatch` refuses.
+            ValueError: the number of rows in indices is not the dispatch's number of tokens, input
+                has fewer rows than were received, quant_type does not support this call, or as in
+                :meth:`dispatch`.
             KeyError, TypeError, MoriTimeoutError, PEFailedError, MismatchError: as in :meth:`dispatch`.
         """
         flags = _WEIGHTED if weighted else 0
@@ -404,7 +429,10 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         *,
         weighted: bool = False,
     ) -> tuple[Any, Any]:
-        """Begin a :meth:`combine` and return its results, which :meth:`combine_recv` completes. For AsyncLL."""
+        """Begin a :meth:`combine` and return its result arrays, which :meth:`combine_recv` fills.
+
+        Needs kernel type AsyncLL.
+        """
         self._check_split("combine_send")
         flags = _SEND | (_WEIGHTED if weighted else 0)
         results = self._combine(input, weights, indices, -1, None, flags, block_num, warp_per_block)
@@ -413,7 +441,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return results
 
     def combine_recv(self, block_num: int = -1, warp_per_block: int = -1) -> None:
-        """Complete what :meth:`combine_send` began. Raises like :meth:`dispatch_recv`."""
+        """Complete a :meth:`combine_send`. Raises like :meth:`dispatch_recv`."""
         self._check_split("combine_recv")
         assert self._combining, "combine_recv without combine_send"
         if self._combining == "sent":
@@ -455,7 +483,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         blocks: int,
         warps: int,
     ) -> tuple[Any, Any]:
-        """Make a combine after a look at everything that can be wrong with it."""
+        """Combine after checking all arguments."""
         kind = arrays.kind_of(input, "input", self._place)
         dtype = input.dtype
         number = self._row_type(dtype)
@@ -468,7 +496,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         elif tokens < 0:
             raise BadStateError("combine before the first dispatch")
         self._check_indices(indices, tokens)
-        least = received if self._place == arrays.HOST else 0  # on a GPU the kernel looks
+        least = received if self._place == arrays.HOST else 0  # on a GPU the kernel checks
         has_weights = weights is not None and self._check_weights(weights, least)
         if has_weights:
             flags |= _HAS_WEIGHTS
@@ -491,7 +519,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return results
 
     def _answered(self, routing: Any) -> None:
-        """Note that a combine was made."""
+        """Record that a combine was made."""
         if routing is None:
             self._received = 0
         self._dispatching = ""
@@ -507,7 +535,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         arrays.check(indices, "indices", (tokens, self._topk), "int32", self._place)
 
     def _check_weights(self, weights: Any, received: int) -> bool:
-        """Tell whether there are weights; an empty array has none."""
+        """Report whether the array holds weights; an empty one does not."""
         arrays.kind_of(weights, "weights", self._place)
         shape = tuple(weights.shape)
         if 0 in shape:
@@ -518,7 +546,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return True
 
     def _receive(self, is_combine: bool, flags: int) -> int:
-        """End a phase. What a signal handler raises meanwhile leaves it as it is."""
+        """End a phase. If a signal handler raises, the phase stays open and the caller may retry."""
         try:
             rows: int = self._fast.ep_recv(self._handle, is_combine, flags, self._queue(self._kind))
         except MoriError as err:
@@ -557,14 +585,14 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return EpDispatchRoutingHandle(slots, *none, total, positions, self._tokens)
 
     def reset(self) -> None:
-        """Do nothing: calls leave nothing behind that would have to be reset."""
+        """Do nothing: calls leave no state that needs a reset."""
 
 
 def _current_stream(torch: Any, device: int) -> int:
     """Return the handle of torch's current stream.
 
-    By the function that torch's own compilers call, which is quick; while torch.compile looks on, current_stream()
-    gives an object without a handle.
+    Uses the fast function that torch's own compilers call. Under torch.compile, current_stream()
+    returns an object without a handle.
     """
     quick = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     handle: int = quick(device) if quick is not None else torch.cuda.current_stream(device).cuda_stream
@@ -572,18 +600,18 @@ def _current_stream(torch: Any, device: int) -> int:
 
 
 def _drop(handle: int, kept: list[Any], _streams: dict[int, Any]) -> None:
-    """Give up an op that nobody holds any more. Its streams are there until then."""
+    """Release an op after its last reference is dropped. ``_streams`` is kept alive until then."""
     if kept:
         _abandoned.append(kept)
-    with contextlib.suppress(ForkError):  # the parent's op continues without this child
+    with contextlib.suppress(ForkError):  # in a forked child: the op belongs to the parent
         _core.call("EPDrop", handle)
 
 
 def _torch_barrier(config: EpDispatchCombineConfig) -> None:
-    """Synchronise torch's ranks if they are the same, so that what it has queued for them is done."""
+    """Run a barrier of torch.distributed if its ranks are the op's, so that queued work is done."""
     distributed: Any = sys.modules.get("torch.distributed")
     if distributed is None or not distributed.is_available() or not distributed.is_initialized():
         return
     same = (distributed.get_rank(), distributed.get_world_size()) == (config.rank, config.world_size)
-    if same and distributed.get_backend() != "nccl":  # which would want a GPU for it
+    if same and distributed.get_backend() != "nccl":  # a barrier over nccl needs a GPU
         distributed.barrier()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Queries of an op, and of what its last dispatch brought."""
+"""Queries of an op and of its last dispatch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Queries:
-    """The calls of an op that move nothing."""
+    """An op's calls that transfer nothing."""
 
     if TYPE_CHECKING:
         config: EpDispatchCombineConfig
@@ -35,16 +35,17 @@ class Queries:
 
     @property
     def local_expert_count(self) -> Any:
-        """How many choices of the received rows name each expert of this rank: int32 [num_experts_per_rank].
+        """Received choices of each expert of this rank, int32 [num_experts_per_rank].
 
-        Filled by ``dispatch(call_local_expert_count=True)``, or by :meth:`dispatch_recv` if there are two phases.
+        ``dispatch(call_local_expert_count=True)`` fills it, or :meth:`dispatch_recv` with two
+        phases.
         """
         return self._buffers.local_counts(self._kind)
 
     def get_dispatch_src_token_pos(self) -> Any:
-        """Return where each received row came from: int32 [total_recv], the caller's own. Empty after combine.
+        """Return the source of each received row: int32 [total_recv], a copy. Empty after combine.
 
-        :meth:`decode_send_flat_idx` takes a value apart.
+        :meth:`decode_send_flat_idx` decodes a value.
         """
         rows = self._count_received()
         return arrays.copy(self._kind, self._buffers.positions(self._kind), rows, self._queue(self._kind))
@@ -52,16 +53,17 @@ class Queries:
     def decode_send_flat_idx(self, v: Any) -> tuple[Any, Any]:
         """Return (source rank, token) of a value of :meth:`get_dispatch_src_token_pos`, or of an array of them.
 
-        It is rank * max_num_tokens_to_send() + token; with kernel type InterNode the factor is
-        max_num_inp_token_per_rank.
+        A value is rank * max_num_tokens_to_send() + token. With kernel type InterNode the factor is
+        max_num_inp_token_per_rank instead.
         """
         stride = self._sizes["position_stride"]
         return v // stride, v % stride
 
     def get_registered_combine_input_buffer(self, dtype: Any, hidden_dim: int = -1) -> Any:
-        """Return the buffer that combine reads in place: [max_recv, hidden_dim] of ``dtype``, torch's or numpy's.
+        """Return the buffer that combine reads in place: [max_recv, hidden_dim] of ``dtype``.
 
-        Fill it between dispatch and combine. -1 stands for the configuration's hidden_dim.
+        Fill it between dispatch and combine. ``dtype`` is torch's or numpy's. -1 means the
+        configuration's hidden_dim.
         """
         hidden = self.config.hidden_dim if hidden_dim < 0 else hidden_dim
         self._row_type(dtype)
@@ -78,8 +80,9 @@ class Queries:
     ) -> tuple[int, int, int]:
         """Return (block_num, rdma_block_num, warp_per_block) of a launch.
 
-        On a GPU, of a call with as many tokens and as long rows as there may be; with fewer it may get less. Host
-        memory has no launches, and returns what the mode, the configuration and the arguments have.
+        On a GPU these are the settings for the most tokens and the longest rows; smaller calls may
+        use less. On host memory nothing is launched; the result comes from the mode, the
+        configuration and the arguments.
         """
         given = (block_num, rdma_block_num, warp_per_block)
         if self._place != arrays.HOST:
@@ -90,17 +93,17 @@ class Queries:
         return _launch.settings(self.config, self.launch_config_mode == "AUTO", is_dispatch, given)
 
     def max_num_tokens_to_send_per_rank(self) -> int:
-        """Return how many tokens a rank may dispatch."""
+        """Return the most tokens that a rank may dispatch."""
         return self._sizes["send_per_rank"]
 
     def max_num_tokens_to_send(self) -> int:
-        """Return how many tokens all ranks together may dispatch."""
+        """Return the most tokens that all ranks together may dispatch."""
         return self._sizes["send"]
 
     def max_num_tokens_to_recv_per_rank(self) -> int:
-        """Return how many rows a rank has room for, for each source."""
+        """Return the most rows that a rank can receive from one source rank."""
         return self._sizes["recv_per_rank"]
 
     def max_num_tokens_to_recv(self) -> int:
-        """Return how many rows a rank has room for: max_recv."""
+        """Return the most rows that a rank can receive: max_recv."""
         return self._sizes["recv"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a dispatch did with its tokens, kept for later calls."""
+"""Routing handles: the routing of a dispatch, kept for later calls."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from . import _arrays as arrays
 
 @dataclass
 class EpDispatchRoutingHandle:
-    """A snapshot of a dispatch's routing: hand it to ``dispatch(routing=)`` to repeat it, or to ``combine(routing=)``.
+    """A snapshot of a dispatch's routing.
 
-    The tensors are the caller's own; a handle made of their copies serves as well. It fits ops of the same
-    configuration, and all ranks must use theirs of the same dispatch.
+    Pass it to ``dispatch(routing=)`` to repeat the dispatch, or to ``combine(routing=)``. The
+    caller owns the tensors; a handle made from copies of them works too. It is valid for ops of the
+    same configuration. All ranks must use their handles of the same dispatch.
 
     Attributes:
-        disp_dest_tok_id_map: int32 [tokens * top-k]: rank * max_recv + slot of the row that carries a choice; a number
-            beyond all slots where a choice goes nowhere.
+        disp_dest_tok_id_map: int32 [tokens * top-k]: rank * max_recv + slot of the row for each
+            choice; a number beyond all slots if the choice is sent to no rank.
         inter_node_disp_dest_tok_id_map: int32, empty on host memory; so is inter_node_disp_send_map.
-        total_recv_token_num: int32 [1]: how many rows this rank received.
-        disp_tok_id_to_src_tok_id_local: int32 [rows]: where each came from, as get_dispatch_src_token_pos has it.
-        cur_rank_num_token: how many tokens this rank dispatched.
+        total_recv_token_num: int32 [1]: number of rows that this rank received.
+        disp_tok_id_to_src_tok_id_local: int32 [rows]: source position of each row, as in
+            get_dispatch_src_token_pos.
+        cur_rank_num_token: number of tokens that this rank dispatched.
     """
 
     disp_dest_tok_id_map: Any
@@ -46,7 +48,7 @@ class EpDispatchRoutingHandle:
 
     @classmethod
     def from_tensors(cls, tensors: Sequence[Any], cur_rank_num_token: int = 0) -> EpDispatchRoutingHandle:
-        """Make a handle of what :meth:`tensors` returned."""
+        """Make a handle from the result of :meth:`tensors`."""
         if len(tensors) != 5:
             raise InvalidArgumentError(f"a routing handle has 5 tensors, got {len(tensors)}")
         slots, inter_node_slots, send_map, total, positions = tensors
@@ -54,7 +56,10 @@ class EpDispatchRoutingHandle:
 
 
 def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, int]:
-    """Return a handle's routing map, its tokens, and the rows that this rank received (on a GPU, their address)."""
+    """Return a handle's routing map, number of tokens, and number of received rows.
+
+    On a GPU the last is the address of the number.
+    """
     if not isinstance(handle, EpDispatchRoutingHandle):
         raise TypeError(f"routing is {type(handle).__name__}, want an EpDispatchRoutingHandle")
     slots, tokens = handle.disp_dest_tok_id_map, handle.cur_rank_num_token
@@ -73,5 +78,5 @@ def route(handle: Any, topk: int, place: int = arrays.HOST) -> tuple[Any, int, i
 
 
 def parts(handle: EpDispatchRoutingHandle) -> tuple[int, Any, Any]:
-    """Return the tokens of a handle, and the arrays that calls take of it."""
+    """Return a handle's number of tokens, and its arrays that calls use."""
     return handle.cur_rank_num_token, handle.disp_dest_tok_id_map, handle.total_recv_token_num

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The standard-MoE form, in which the rows of each expert lie together."""
+"""The standard-MoE layout, in which the rows of each expert are contiguous."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Packed = tuple[Any, Any, Any, Any]
 
 
 class StandardMoE:
-    """The calls of an op that bring rows into that form and back. Kernel types IntraNode and InterNodeV1LL."""
+    """An op's calls that convert rows to that layout and back.
+
+    They need kernel type IntraNode or InterNodeV1LL.
+    """
 
     if TYPE_CHECKING:
         config: EpDispatchCombineConfig
@@ -50,7 +53,10 @@ class StandardMoE:
         rdma_block_num: int = -1,
         warp_per_block: int = -1,
     ) -> Packed:
-        """Dispatch, and return the rows as :meth:`convert_dispatch_output` does. Arguments as in ``dispatch``."""
+        """Dispatch, and return the rows like :meth:`convert_dispatch_output`.
+
+        The arguments are those of ``dispatch``.
+        """
         self._check_standard("dispatch_standard_moe")
         out, _, _, out_indices, _ = self.dispatch(input, weights, scales, indices)
         return self.convert_dispatch_output(out, out_indices)
@@ -65,10 +71,10 @@ class StandardMoE:
         warp_per_block: int = -1,
         call_reset: bool = False,
     ) -> tuple[Any, None]:
-        """Combine what the experts made of the rows in that form, [experts, world * max_inp, h].
+        """Combine the experts' results in that layout, [experts, world * max_inp, h].
 
-        The rows of each token are multiplied by the weights that were dispatched with it; ``weights`` is not looked at.
-        ``indices`` is what this rank gave to dispatch.
+        Multiplies the rows of each token by the weights that were dispatched with it. ``weights``
+        is ignored. ``indices`` is what this rank gave to dispatch.
 
         Returns:
             (out [max_num_inp_token_per_rank, h], None)
@@ -85,12 +91,13 @@ class StandardMoE:
         block_num: int = -1,
         warp_per_block: int = -1,
     ) -> Packed:
-        """Bring the received rows, as dispatch returned them, into that form.
+        """Convert the received rows, as dispatch returned them, to that layout.
 
         Returns:
-            (packed_recv_x [experts, world * max_inp, h], packed_recv_count int32 [experts], packed_recv_src_info int32
-            [experts, world * max_inp]: which received row each is, packed_recv_layout_range: empty int64). They are the
-            op's, and the next conversion overwrites them. What lies behind an expert's rows is not defined.
+            (packed_recv_x [experts, world * max_inp, h], packed_recv_count int32 [experts],
+            packed_recv_src_info int32 [experts, world * max_inp]: the received row of each,
+            packed_recv_layout_range: empty int64). The op owns them, and the next conversion
+            overwrites them. Entries after an expert's last row are undefined.
         """
         self._check_standard("convert_dispatch_output")
         kind = arrays.kind_of(dispatch_out_x, "dispatch_out_x", self._place)
@@ -100,7 +107,7 @@ class StandardMoE:
         index_kind = arrays.kind_of(dispatch_out_topk_idx, "dispatch_out_topk_idx", self._place)
         given, _ = arrays.matrix(dispatch_out_topk_idx, "dispatch_out_topk_idx")
         arrays.check(dispatch_out_topk_idx, "dispatch_out_topk_idx", (given, self._topk), "int32", self._place)
-        # How many rows came is not known here where they are on a GPU.
+        # On a GPU the number of received rows is not known on the host.
         known = self._place == arrays.HOST
         received, say = (self._received, "were") if known else (self._sizes["recv"], "may have been")
         if min(rows, given) < received:
@@ -126,17 +133,20 @@ class StandardMoE:
         block_num: int = -1,
         warp_per_block: int = -1,
     ) -> Any:
-        """Add up what the experts made of each received row, times the row's weights for them.
+        """Sum the experts' results for each received row, multiplied by the row's weights for them.
 
         Args:
-            packed_recv_x: [experts, world * max_inp, h], laid out as by the last conversion; the type may be another.
-            packed_recv_src_info, packed_recv_layout_range: not looked at; the op remembers the last conversion.
+            packed_recv_x: [experts, world * max_inp, h], in the layout of the last conversion; the
+                type may differ.
+            packed_recv_src_info, packed_recv_layout_range: ignored; the op remembers the last
+                conversion.
 
         Returns:
-            [max_recv, h], for combine: the registered buffer, unless combine's rows are quantised on their way.
+            [max_recv, h], for combine: the registered buffer, unless combine quantises the rows
+            that it sends.
 
         Raises:
-            BadStateError: nothing was converted since the last dispatch, or that had no weights.
+            BadStateError: nothing was converted since the last dispatch, or it had no weights.
         """
         self._check_standard("convert_combine_input")
         kind = arrays.kind_of(packed_recv_x, "packed_recv_x", self._place)

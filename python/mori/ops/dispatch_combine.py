@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Everything of mori.ops, with the names that only some programs need.
+"""Everything in mori.ops, and names that only some programs need.
 
-``TOPK_IDX_DTYPE`` is torch's type of expert numbers, torch.int32; asking for it imports torch.
+``TOPK_IDX_DTYPE`` is torch's type of expert numbers, torch.int32. Accessing it imports torch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._routing import EpDispatchRoutingHandle as EpDispatchRoutingHandle
 
 
 def warmup_jit_kernels(kernel_type: EpDispatchCombineKernelType) -> None:
-    """Do nothing: no kernel is compiled when it is first used."""
+    """Do nothing: no kernel is compiled at first use."""
     EpDispatchCombineKernelType(kernel_type)
 
 
