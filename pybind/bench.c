@@ -6,8 +6,8 @@
 #include <string.h>
 #include <time.h>
 
-// A waiter reads its flag kLooks times before it yields the core, which a process with a core of its
-// own never does.
+// A waiter polls its flag kLooks times before it yields the core. A process with a core of its own
+// never yields.
 enum { kLooks = 1 << 14, kPatienceS = 60 };
 
 static double now(void) {

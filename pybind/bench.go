@@ -2,7 +2,7 @@
 
 package pybind
 
-// This file and bench.c hold all entry points that only mori bench calls.
+// This file and bench.c hold the entry points that only mori bench calls.
 
 // #include "bench.h"
 import "C"
@@ -27,7 +27,7 @@ const (
 	benchSignalTime = time.Minute     // bounds BenchSignal
 )
 
-// benchMediums name what carries the bytes of a provider.
+// benchMediums names each medium that carries a provider's bytes.
 var benchMediums = map[fabric.Medium]string{
 	fabric.MediumMemory: "memory",
 	fabric.MediumGPU:    "gpu",
@@ -35,8 +35,8 @@ var benchMediums = map[fabric.Medium]string{
 	fabric.MediumSocket: "socket",
 }
 
-// BenchProviders returns the name and the medium of each registered provider as JSON, the preferred
-// one first.
+// BenchProviders returns the name and the medium of each registered provider as JSON, preferred
+// providers first.
 func BenchProviders() (text string, err error) {
 	defer guard(&err)
 	var all []map[string]string
@@ -46,10 +46,11 @@ func BenchProviders() (text string, err error) {
 	return toJSON(all)
 }
 
-// BenchPuts has threads of a GPU or of the CPU put nbytes to the memory of another, count times,
-// and compares every byte that arrived. path is "stores", "proxy:shm", "proxy:tcp" or "emu0";
-// source and target are "cuda:0", "hip:0" or "cpu". If each is set, a thread waits for every put.
-// If host is set, the host posts. BenchPuts returns the nanoseconds of the run divided by count.
+// BenchPuts makes threads of a GPU or of the CPU put nbytes into the memory of another device,
+// count times, and compares every byte that arrived. path is "stores", "proxy:shm", "proxy:tcp" or
+// "emu0"; source and target are "cuda:0", "hip:0" or "cpu". If each is set, a thread waits for
+// every put. If host is set, the host posts. BenchPuts returns the nanoseconds of the run divided
+// by count.
 func BenchPuts(path string, source string, target string, nbytes uint64, count uint64, blocks int, threads int, each bool, host bool) (ns float64, err error) {
 	defer guard(&err)
 	if blocks < 1 || threads < 1 || blocks > 1<<16 || threads > 1<<10 {
@@ -62,15 +63,15 @@ func BenchPuts(path string, source string, target string, nbytes uint64, count u
 	return float64(took) / float64(count), err
 }
 
-// A benchRun is one run of an operation: rounds of it in a row.
+// A benchRun is one run: consecutive rounds of an operation.
 type benchRun struct {
 	dest, source, n uint64
 	target, rounds  int
 	first           uint64 // rounds of earlier runs
 }
 
-// benchOps are the operations of BenchShmem. Each has its own loop: a call through a function value
-// would count in operations that take nanoseconds.
+// benchOps has the operations of BenchShmem. Each has its own loop, because a call through a
+// function value would distort operations that take nanoseconds.
 var benchOps = map[string]func(p *pe, t benchRun) error{
 	"put": func(p *pe, t benchRun) error {
 		for range t.rounds {
@@ -134,12 +135,12 @@ var benchOps = map[string]func(p *pe, t benchRun) error{
 	},
 }
 
-// BenchShmem performs an operation rounds times without Python in between, repeats that runs times,
-// and returns the nanoseconds of one operation in the fastest run. The operations are:
+// BenchShmem performs an operation rounds times without Python in between, and repeats that runs
+// times. It returns the nanoseconds of one operation in the fastest run. The operations are:
 //
-//   - put, put_quiet: n bytes from source to the symmetric dest of PE target; get: the other way
+//   - put, put_quiet: n bytes from source to the symmetric dest of PE target; get: the reverse
 //   - fetch_add, swap, compare_swap: on the word at dest, which counts the rounds and starts at 0
-//   - barrier: of all PEs, which all call BenchShmem
+//   - barrier: of all PEs, each of which calls BenchShmem
 func BenchShmem(what string, dest uint64, source uint64, n uint64, target int, rounds int, runs int) (ns float64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -170,8 +171,8 @@ var rawKinds = map[string]C.int{
 	"fetch_add":    C.MORI_RAW_FETCH_ADD,
 }
 
-// BenchRaw is the yardstick of BenchShmem: memcpy or an atomic instruction on PE target's mapped
-// copy of dest. what is memcpy (n bytes from source), memcpy_from (the other way), store, swap,
+// BenchRaw is the baseline for BenchShmem: memcpy or an atomic instruction on PE target's mapped
+// copy of dest. what is memcpy (n bytes from source), memcpy_from (the reverse), store, swap,
 // compare_swap or fetch_add. BenchRaw returns the nanoseconds of one operation in the fastest run.
 func BenchRaw(what string, dest uint64, source uint64, n uint64, target int, rounds int, runs int) (ns float64, err error) {
 	defer guard(&err)
@@ -193,9 +194,9 @@ func BenchRaw(what string, dest uint64, source uint64, n uint64, target int, rou
 	return float64(C.mori_bench_raw(kind, C.uint64_t(at), C.uint64_t(source), C.uint64_t(n), C.int64_t(rounds), C.int64_t(runs))), nil
 }
 
-// BenchRawBarrier measures a dissemination barrier made of flags alone: in each step a PE stores
-// into a flag of another PE and spins on its own. All PEs call it. flags are 16 lines of 64
-// symmetric bytes; first is greater than all values that the flags have held. BenchRawBarrier
+// BenchRawBarrier measures a dissemination barrier that uses only flags: in each step a PE stores
+// into a flag of another PE and spins on its own. All PEs must call it. flags are 16 lines of 64
+// symmetric bytes; first must be greater than all values that the flags have held. BenchRawBarrier
 // returns the nanoseconds of one barrier in the fastest run.
 func BenchRawBarrier(flags uint64, first uint64, rounds int, runs int) (ns float64, err error) {
 	defer guard(&err)
@@ -224,10 +225,10 @@ func BenchRawBarrier(flags uint64, first uint64, rounds int, runs int) (ns float
 }
 
 // BenchSignal measures signals between kernels: the kernels of PEs 0 and 1 put 8 bytes with a
-// signal and answer each other, rounds times. Both PEs call it at the same time. words are 384
+// signal and answer each other, rounds times. Both PEs must call it at the same time. words are 384
 // symmetric bytes whose last 128 begin with the signal; first is the number of rounds made with
-// them before. BenchSignal returns the nanoseconds of one way. The signal then counts rounds+1
-// more.
+// them before. BenchSignal returns the nanoseconds of one way. Afterwards the signal is greater by
+// rounds+1.
 func BenchSignal(gpu int, words uint64, first uint64, rounds int) (ns float64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -286,8 +287,8 @@ func signalRounds(d *device.Device, m *device.Module, words, first uint64, round
 	return float64(out[0]) / float64(rounds) / 2, nil
 }
 
-// BenchKeepRows makes combine keep the number of received rows if on is set, so that a benchmark
-// can combine the rows of one dispatch repeatedly.
+// BenchKeepRows makes combine keep the number of received rows if on is set. Then a benchmark can
+// combine the rows of one dispatch repeatedly.
 func BenchKeepRows(op uint64, on bool) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(op)

@@ -50,7 +50,7 @@ func memoryDescJSON(d io.MemoryDesc) (string, error) {
 		"packed": hex.EncodeToString(d.Pack())})
 }
 
-// UnpackEngineDesc decodes n bytes at addr, which the caller keeps alive, to JSON.
+// UnpackEngineDesc decodes n bytes at addr to JSON. The caller keeps the bytes alive.
 func UnpackEngineDesc(addr uint64, n int) (text string, err error) {
 	defer guard(&err)
 	d, err := io.UnpackEngineDesc(bytesAt(addr, n))
@@ -60,7 +60,7 @@ func UnpackEngineDesc(addr uint64, n int) (text string, err error) {
 	return engineDescJSON(d)
 }
 
-// UnpackMemoryDesc decodes n bytes at addr, which the caller keeps alive, to JSON.
+// UnpackMemoryDesc decodes n bytes at addr to JSON. The caller keeps the bytes alive.
 func UnpackMemoryDesc(addr uint64, n int) (text string, err error) {
 	defer guard(&err)
 	d, err := io.UnpackMemoryDesc(bytesAt(addr, n))
@@ -70,7 +70,7 @@ func UnpackMemoryDesc(addr uint64, n int) (text string, err error) {
 	return memoryDescJSON(d)
 }
 
-// EmptyMemoryDesc returns the empty descriptor as JSON.
+// EmptyMemoryDesc returns an empty descriptor as JSON.
 func EmptyMemoryDesc() (text string, err error) {
 	defer guard(&err)
 	return memoryDescJSON(io.NewMemoryDesc())

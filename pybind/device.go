@@ -10,11 +10,11 @@ import (
 	"mori/pybind/handle"
 )
 
-// errNoGPU says what to do where there is no GPU.
+// errNoGPU is the advice to a user without a GPU.
 const errNoGPU = "install NVIDIA's or AMD's driver, pass the GPUs into the container, or check CUDA_VISIBLE_DEVICES and" +
 	" HIP_VISIBLE_DEVICES; python -m mori doctor shows what this host has"
 
-// gpuAt is the device with a number: its place among all devices.
+// gpuAt returns the device with a number: its index among all devices.
 func gpuAt(number int) (*device.Device, error) {
 	all, err := device.Devices()
 	if err != nil {
@@ -29,7 +29,7 @@ func gpuAt(number int) (*device.Device, error) {
 	return all[number], nil
 }
 
-// numberOf is what gpuAt finds d by, -1 for none.
+// numberOf returns the number with which gpuAt finds d, -1 if it does not.
 func numberOf(d *device.Device) int {
 	all, _ := device.Devices()
 	for i := range all {
@@ -40,14 +40,14 @@ func numberOf(d *device.Device) int {
 	return -1
 }
 
-// DeviceSetKernels says where the compiled kernels are.
+// DeviceSetKernels sets the folder of the compiled kernels.
 func DeviceSetKernels(folder string) (n int, err error) {
 	defer guard(&err)
 	device.SetKernelDir(folder)
 	return 0, nil
 }
 
-// DeviceList returns the GPUs that this process sees, and why there is no GPU, as JSON.
+// DeviceList returns the GPUs that this process sees as JSON, and the reason if there are none.
 func DeviceList() (text string, err error) {
 	defer guard(&err)
 	infos, why := []device.Info{}, ""
@@ -64,13 +64,13 @@ func DeviceList() (text string, err error) {
 	}{infos, why})
 }
 
-// DeviceLive returns what of devices is open in this process, as JSON.
+// DeviceLive returns the device resources that are open in this process, as JSON.
 func DeviceLive() (text string, err error) {
 	defer guard(&err)
 	return toJSON(device.Live())
 }
 
-// DeviceMemInfo returns the bytes of a GPU that are free, and all, as JSON.
+// DeviceMemInfo returns the free and the total bytes of a GPU, as JSON.
 func DeviceMemInfo(number int) (text string, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -84,7 +84,7 @@ func DeviceMemInfo(number int) (text string, err error) {
 	return toJSON([2]uint64{free, total})
 }
 
-// DeviceReach returns what a GPU can do to the memory of another, as JSON.
+// DeviceReach returns how a GPU can access the memory of another, as JSON.
 func DeviceReach(number int, peer int) (text string, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -102,7 +102,7 @@ func DeviceReach(number int, peer int) (text string, err error) {
 	return toJSON(r)
 }
 
-// DeviceLookup returns what the drivers know about an address, as JSON.
+// DeviceLookup returns what the GPU drivers know about an address, as JSON.
 func DeviceLookup(addr uint64) (text string, err error) {
 	defer guard(&err)
 	p, err := device.Lookup(addr)
@@ -130,7 +130,7 @@ var (
 	hostMemories   = handle.Table[*device.HostMemory]{What: "pinned memory"}
 )
 
-// DeviceAlloc allocates memory on a GPU.
+// DeviceAlloc allocates memory on a GPU and returns its handle.
 func DeviceAlloc(number int, nbytes uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -144,7 +144,7 @@ func DeviceAlloc(number int, nbytes uint64) (id uint64, err error) {
 	return deviceMemories.Add(m), nil
 }
 
-// DeviceAddr is where GPU memory begins.
+// DeviceAddr returns the address of GPU memory.
 func DeviceAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
 	m, err := deviceMemories.Get(memory)
@@ -154,7 +154,7 @@ func DeviceAddr(memory uint64) (addr uint64, err error) {
 	return m.Addr(), nil
 }
 
-// DeviceFree gives GPU memory back. A handle that is closed already is ignored.
+// DeviceFree frees GPU memory. It ignores a handle that is already closed.
 func DeviceFree(memory uint64) (n int, err error) {
 	defer guard(&err)
 	if m, ok := deviceMemories.Remove(memory); ok {
@@ -163,7 +163,7 @@ func DeviceFree(memory uint64) (n int, err error) {
 	return 0, nil
 }
 
-// HostAlloc allocates pinned host memory that all GPUs reach.
+// HostAlloc allocates pinned host memory that all GPUs can access, and returns its handle.
 func HostAlloc(number int, nbytes uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -177,7 +177,7 @@ func HostAlloc(number int, nbytes uint64) (id uint64, err error) {
 	return hostMemories.Add(m), nil
 }
 
-// HostAddr is where the host sees pinned memory.
+// HostAddr returns the address of pinned memory on the host.
 func HostAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
 	m, err := hostMemories.Get(memory)
@@ -187,7 +187,7 @@ func HostAddr(memory uint64) (addr uint64, err error) {
 	return m.Addr(), nil
 }
 
-// HostDeviceAddr is where GPUs see pinned memory.
+// HostDeviceAddr returns the address of pinned memory on GPUs.
 func HostDeviceAddr(memory uint64) (addr uint64, err error) {
 	defer guard(&err)
 	m, err := hostMemories.Get(memory)
@@ -197,7 +197,7 @@ func HostDeviceAddr(memory uint64) (addr uint64, err error) {
 	return m.DeviceAddr(), nil
 }
 
-// HostFree gives pinned memory back. A handle that is closed already is ignored.
+// HostFree frees pinned memory. It ignores a handle that is already closed.
 func HostFree(memory uint64) (n int, err error) {
 	defer guard(&err)
 	if m, ok := hostMemories.Remove(memory); ok {
@@ -206,8 +206,8 @@ func HostFree(memory uint64) (n int, err error) {
 	return 0, nil
 }
 
-// DeviceEnablePeer lets copies of a GPU go straight to and from all memory of another. It may be
-// repeated, and lasts.
+// DeviceEnablePeer enables direct copies between a GPU and all memory of another. It is permanent
+// and may be repeated.
 func DeviceEnablePeer(number int, peer int) (n int, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)

@@ -17,7 +17,7 @@ var (
 	events  = handle.Table[*device.Event]{What: "event"}
 )
 
-// StreamNew makes a stream on a GPU.
+// StreamNew creates a stream on a GPU and returns its handle.
 func StreamNew(number int, urgent bool) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -35,7 +35,7 @@ func StreamNew(number int, urgent bool) (id uint64, err error) {
 	return streams.Add(s), nil
 }
 
-// StreamExternal takes a stream that mori has not made, 0 for the default stream.
+// StreamExternal wraps a stream that mori did not create, 0 for the default stream.
 func StreamExternal(number int, handle uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -45,7 +45,7 @@ func StreamExternal(number int, handle uint64) (id uint64, err error) {
 	return streams.Add(d.ExternalStream(handle)), nil
 }
 
-// StreamHandle is the vendor's handle.
+// StreamHandle returns the vendor's handle of a stream.
 func StreamHandle(stream uint64) (handle uint64, err error) {
 	defer guard(&err)
 	s, err := streams.Get(stream)
@@ -55,7 +55,7 @@ func StreamHandle(stream uint64) (handle uint64, err error) {
 	return s.Handle(), nil
 }
 
-// StreamCopy lets a stream copy.
+// StreamCopy queues a copy on a stream.
 func StreamCopy(stream uint64, dst uint64, src uint64, nbytes uint64) (n int, err error) {
 	defer guard(&err)
 	s, err := streams.Get(stream)
@@ -65,7 +65,7 @@ func StreamCopy(stream uint64, dst uint64, src uint64, nbytes uint64) (n int, er
 	return 0, s.Copy(dst, src, nbytes)
 }
 
-// StreamSet lets a stream fill.
+// StreamSet queues a memory fill on a stream.
 func StreamSet(stream uint64, dst uint64, value int, nbytes uint64) (n int, err error) {
 	defer guard(&err)
 	s, err := streams.Get(stream)
@@ -78,7 +78,7 @@ func StreamSet(stream uint64, dst uint64, value int, nbytes uint64) (n int, err 
 	return 0, s.Set(dst, byte(value), nbytes)
 }
 
-// StreamAfter lets a stream wait for an event.
+// StreamAfter makes a stream wait for an event.
 func StreamAfter(stream uint64, event uint64) (n int, err error) {
 	defer guard(&err)
 	s, err := streams.Get(stream)
@@ -92,7 +92,7 @@ func StreamAfter(stream uint64, event uint64) (n int, err error) {
 	return 0, s.After(e)
 }
 
-// StreamWait waits for a stream and reports whether it is done.
+// StreamWait waits for a stream and reports whether all its work is done.
 func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 	defer guard(&err)
 	s, err := streams.Get(stream)
@@ -102,8 +102,8 @@ func StreamWait(stream uint64, timeoutMS int) (done bool, err error) {
 	return waited(timeoutMS, s.Wait)
 }
 
-// StreamClose gives a stream back, to its owner if it is borrowed. A handle that is closed already
-// is ignored.
+// StreamClose closes a stream; a wrapped one stays open for its owner. It ignores a handle that is
+// already closed.
 func StreamClose(stream uint64) (n int, err error) {
 	defer guard(&err)
 	if s, ok := streams.Remove(stream); ok {
@@ -112,7 +112,7 @@ func StreamClose(stream uint64) (n int, err error) {
 	return 0, nil
 }
 
-// EventNew makes an event on a GPU.
+// EventNew creates an event on a GPU and returns its handle.
 func EventNew(number int, timing bool) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -130,7 +130,7 @@ func EventNew(number int, timing bool) (id uint64, err error) {
 	return events.Add(e), nil
 }
 
-// EventExternal takes an event that mori has not made.
+// EventExternal wraps an event that mori did not create.
 func EventExternal(number int, handle uint64) (id uint64, err error) {
 	defer guard(&err)
 	d, err := gpuAt(number)
@@ -140,7 +140,7 @@ func EventExternal(number int, handle uint64) (id uint64, err error) {
 	return events.Add(d.ExternalEvent(handle)), nil
 }
 
-// EventHandle is the vendor's handle.
+// EventHandle returns the vendor's handle of an event.
 func EventHandle(event uint64) (handle uint64, err error) {
 	defer guard(&err)
 	e, err := events.Get(event)
@@ -150,7 +150,7 @@ func EventHandle(event uint64) (handle uint64, err error) {
 	return e.Handle(), nil
 }
 
-// EventRecord lets an event happen when a stream has done what it was given.
+// EventRecord records an event on a stream. The event happens when the work queued so far is done.
 func EventRecord(event uint64, stream uint64) (n int, err error) {
 	defer guard(&err)
 	e, err := events.Get(event)
@@ -174,7 +174,7 @@ func EventWait(event uint64, timeoutMS int) (done bool, err error) {
 	return waited(timeoutMS, e.Wait)
 }
 
-// EventElapsed is the time between two events that have happened, in milliseconds.
+// EventElapsed returns the time between two events that have happened, in milliseconds.
 func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
 	defer guard(&err)
 	e, err := events.Get(event)
@@ -189,8 +189,8 @@ func EventElapsed(event uint64, earlier uint64) (ms float64, err error) {
 	return float64(passed) / float64(time.Millisecond), err
 }
 
-// EventClose gives an event back, to its owner if it is borrowed. A handle that is closed already
-// is ignored.
+// EventClose closes an event; a wrapped one stays open for its owner. It ignores a handle that is
+// already closed.
 func EventClose(event uint64) (n int, err error) {
 	defer guard(&err)
 	if e, ok := events.Remove(event); ok {
@@ -199,7 +199,7 @@ func EventClose(event uint64) (n int, err error) {
 	return 0, nil
 }
 
-// waited makes false of a wait that ended first.
+// waited runs a wait with a timeout. It returns false without an error if the timeout ends first.
 func waited(timeoutMS int, wait func(context.Context) error) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(timeoutMS)*time.Millisecond)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 
 var engines = handle.Table[*io.Engine]{What: "engine"}
 
-// EngineNew makes an engine and returns its handle.
+// EngineNew creates an engine and returns its handle.
 func EngineNew(key string, host string, port int) (id uint64, err error) {
 	defer guard(&err)
 	e, err := io.NewEngine(key, io.EngineConfig{Host: host, Port: port})
@@ -24,7 +24,7 @@ func EngineNew(key string, host string, port int) (id uint64, err error) {
 	return engines.Add(e), nil
 }
 
-// EngineClose closes the engine and its handle. A handle that is closed already is ignored.
+// EngineClose closes the engine and its handle. It ignores a handle that is already closed.
 func EngineClose(engine uint64) (n int, err error) {
 	defer guard(&err)
 	if e, ok := engines.Remove(engine); ok {
@@ -43,7 +43,7 @@ func EngineDesc(engine uint64) (text string, err error) {
 	return engineDescJSON(e.Desc())
 }
 
-// EngineCreateBackend creates a backend; config is JSON over the defaults, or empty.
+// EngineCreateBackend creates a backend. config is empty, or JSON that overrides the defaults.
 func EngineCreateBackend(engine uint64, kind int, config string) (n int, err error) {
 	defer guard(&err)
 	e, err := engines.Get(engine)
@@ -59,7 +59,7 @@ func EngineCreateBackend(engine uint64, kind int, config string) (n int, err err
 	return 0, e.CreateBackend(io.BackendType(kind), cfg)
 }
 
-// EngineRemoveBackend drops a backend.
+// EngineRemoveBackend removes a backend.
 func EngineRemoveBackend(engine uint64, kind int) (n int, err error) {
 	defer guard(&err)
 	e, err := engines.Get(engine)
@@ -69,7 +69,7 @@ func EngineRemoveBackend(engine uint64, kind int) (n int, err error) {
 	return 0, e.RemoveBackend(io.BackendType(kind))
 }
 
-// EngineRegisterRemote makes a peer known by its packed descriptor in hex.
+// EngineRegisterRemote registers a peer by its packed descriptor in hex.
 func EngineRegisterRemote(engine uint64, packed string) (n int, err error) {
 	defer guard(&err)
 	e, d, err := engineAndPeer(engine, packed)
@@ -79,7 +79,7 @@ func EngineRegisterRemote(engine uint64, packed string) (n int, err error) {
 	return 0, e.RegisterRemoteEngine(d)
 }
 
-// EngineDeregisterRemote forgets a peer.
+// EngineDeregisterRemote deregisters a peer by its packed descriptor in hex.
 func EngineDeregisterRemote(engine uint64, packed string) (n int, err error) {
 	defer guard(&err)
 	e, d, err := engineAndPeer(engine, packed)
@@ -112,7 +112,7 @@ func EngineRegisterMemory(engine uint64, ptr uint64, size uint64, device int, lo
 	return memoryDescJSON(d)
 }
 
-// EngineDeregisterMemory takes a region back by its packed descriptor in hex.
+// EngineDeregisterMemory deregisters a region by its packed descriptor in hex.
 func EngineDeregisterMemory(engine uint64, packed string) (n int, err error) {
 	defer guard(&err)
 	e, err := engines.Get(engine)
@@ -136,14 +136,14 @@ func EngineDescribe(engine uint64) (text string, err error) {
 	return toJSON(e.Describe())
 }
 
-// SetLogLevel sets the level of mori.io's log.
+// SetLogLevel sets the log level of mori.io.
 func SetLogLevel(level string) (n int, err error) {
 	defer guard(&err)
 	logging.SetLevel("io", level)
 	return 0, nil
 }
 
-// EngineStats returns what the engine's transfers did and do, as JSON.
+// EngineStats returns the statistics of the engine's transfers, as JSON.
 func EngineStats(engine uint64) (text string, err error) {
 	defer guard(&err)
 	e, err := engines.Get(engine)

@@ -16,17 +16,17 @@ import (
 	"mori/pybind/handle"
 )
 
-// An op is one of package ep, and the PE that it was made on.
+// An op is an op of package ep, with the PE that it was created on.
 type op struct {
 	*ep.Op
 	pe    *pe
 	opts  ep.Options
-	inUse sync.Mutex // held by the call that is on its way
+	inUse sync.Mutex // held during a call
 }
 
 var ops = handle.Table[*op]{What: "op"}
 
-// made has the ops of one PE.
+// made holds the ops of one PE.
 var made struct {
 	sync.Mutex
 	pe  *pe
@@ -47,7 +47,7 @@ var (
 	errOpBusy = coded("E_STATE", errors.New("another thread is in a call of this op"))
 )
 
-// enterOp finds an op for one call, which ends with exit.
+// enterOp returns an op for one call, which must end with exit.
 func enterOp(id uint64) (*op, error) {
 	o, err := ops.Get(id)
 	if err != nil {
@@ -73,8 +73,9 @@ func (o *op) exit() {
 	o.pe.leave()
 }
 
-// EPOpen starts to make an op; text is JSON, by the names of mori.ops.EpDispatchCombineConfig.
-// onHost has it on host memory, unless the environment says otherwise. JobResult: its handle.
+// EPOpen starts to create an op. text is JSON with the field names of
+// mori.ops.EpDispatchCombineConfig. onHost puts the op into host memory, unless the environment
+// names a device. JobResult: its handle.
 func EPOpen(text string, onHost bool) (job uint64, err error) {
 	defer guard(&err)
 	cfg, err := ep.ParseConfig([]byte(text))
@@ -96,7 +97,7 @@ func EPOpen(text string, onHost bool) (job uint64, err error) {
 	})
 }
 
-// EPClose starts to free an op's memory, and takes its handle back. JobResult: 0.
+// EPClose starts to free an op's memory and invalidates its handle. JobResult: 0.
 func EPClose(id uint64) (job uint64, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -108,8 +109,8 @@ func EPClose(id uint64) (job uint64, err error) {
 	return collective(func(p *pe) (uint64, error) { return 0, p.ops().Close(o.Op) })
 }
 
-// EPDrop takes an op's handle back; its memory is freed when all ranks have dropped it and the next
-// op is made.
+// EPDrop invalidates an op's handle. The op's memory is freed when all ranks have dropped it and
+// the next op is created.
 func EPDrop(id uint64) (n int, err error) {
 	defer guard(&err)
 	if o, ok := ops.Remove(id); ok && !o.pe.closing.Load() {
@@ -118,30 +119,31 @@ func EPDrop(id uint64) (n int, err error) {
 	return 0, nil
 }
 
-// settleOps takes the handles of all ops of a PE back, and waits for what their sends began:
-// finalize frees the memory that it is about. It returns those that another thread is in a call of.
+// settleOps invalidates the handles of all ops of a PE and waits for their pending sends, because
+// finalize frees their memory. It returns the ops in which another thread has a call.
 func settleOps(p *pe) (busy []*op) {
 	for _, o := range ops.Take(func(o *op) bool { return o.pe == p }) {
 		if !o.inUse.TryLock() {
 			busy = append(busy, o)
 			continue
 		}
-		_ = o.Settle() // Finalize says what does not end
+		_ = o.Settle() // Finalize reports what does not end
 		o.inUse.Unlock()
 	}
 	return busy
 }
 
-// settle waits for what ops have under way, whose calls have ended.
+// settle waits until the calls of ops have ended, and then for their pending work.
 func settle(ops []*op) {
 	for _, o := range ops {
 		o.inUse.Lock()
-		_ = o.Settle() // Finalize says what does not end
+		_ = o.Settle() // Finalize reports what does not end
 		o.inUse.Unlock()
 	}
 }
 
-// EPDescribe returns where an op's arrays lie in this process, and what it was made with, as JSON.
+// EPDescribe returns the addresses of an op's arrays in this process, and the op's configuration,
+// as JSON.
 func EPDescribe(id uint64) (text string, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -164,8 +166,8 @@ func EPDescribe(id uint64) (text string, err error) {
 	})
 }
 
-// EPLaunch returns the blocks and the warps of each that a call with so many tokens of so many
-// bytes gets, as JSON; zeros on host memory. What is asked for and above 0 comes first.
+// EPLaunch returns the number of blocks and of warps per block for a call with the given tokens and
+// row size, as JSON; zeros on host memory. A requested number above 0 takes precedence.
 func EPLaunch(id uint64, dispatch bool, tokens int, rowBytes int, blocks int, warps int) (text string, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -177,8 +179,8 @@ func EPLaunch(id uint64, dispatch bool, tokens int, rowBytes int, blocks int, wa
 	return toJSON([]int{l.Blocks, l.Warps})
 }
 
-// EPTuning returns which file has the tables for launches, whether the environment names it, and
-// what it has, or why it cannot be used, as JSON.
+// EPTuning returns which file has the launch tables, whether the environment names it, and its
+// contents, or why it cannot be used, as JSON.
 func EPTuning() (text string, err error) {
 	defer guard(&err)
 	path, named := ep.TuningPath()
@@ -192,7 +194,7 @@ func EPTuning() (text string, err error) {
 	return toJSON(told)
 }
 
-// EPSizes returns how many tokens and rows a configuration has room for, as JSON.
+// EPSizes returns the capacity of a configuration in tokens and rows, as JSON.
 func EPSizes(config string) (text string, err error) {
 	defer guard(&err)
 	cfg, err := ep.ParseConfig([]byte(config))
@@ -224,7 +226,7 @@ func EPSlots(id uint64, addr uint64, n int) (count int, err error) {
 	return n, err
 }
 
-// EPReceived returns how many rows the last dispatch brought; 0 after a combine.
+// EPReceived returns how many rows the last dispatch received; 0 after a combine.
 func EPReceived(id uint64) (rows int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -235,8 +237,8 @@ func EPReceived(id uint64) (rows int, err error) {
 	return o.Rows()
 }
 
-// EPCheck fails if an op is broken, or if rows of this rank found no room and no call has said so,
-// as far as is known without a wait.
+// EPCheck returns an error if an op is broken, or if rows of this rank were dropped for lack of
+// room and no call has reported it. It does not wait, so it reports only what is known so far.
 func EPCheck(id uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -247,8 +249,8 @@ func EPCheck(id uint64) (n int, err error) {
 	return 0, o.Check()
 }
 
-// EPExclude leaves the ranks that ranks has a bit for out of an op on a GPU, which continues with
-// the others.
+// EPExclude excludes the ranks whose bits are set in ranks from an op on a GPU. The op continues
+// with the other ranks.
 func EPExclude(id uint64, ranks uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -279,8 +281,8 @@ func EPCountLocal(id uint64) (n int, err error) {
 	return 0, o.CountLocal()
 }
 
-// EPPack brings rows at x, with the indices at indices, into the standard-MoE form at packed,
-// counts and info; on a GPU on stream.
+// EPPack packs rows at x, with the expert indices at indices, into the standard-MoE form at packed,
+// counts and info. On a GPU it uses stream.
 func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indices uint64, rows int, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -292,8 +294,9 @@ func EPPack(id uint64, packed uint64, counts uint64, info uint64, x uint64, indi
 	return rows, o.Pack(ep.Packed{Rows: packed, Counts: counts, Info: info}, x, indices, rows, hidden, ep.DType(dtype))
 }
 
-// EPUnpack makes one row of each that EPPack was given, at dst, out of what the experts made of the
-// standard-MoE form. The weights are those that the last dispatch brought. On a GPU on stream.
+// EPUnpack combines the experts' results in the standard-MoE form into one row, at dst, for each
+// row that was passed to EPPack. It uses the weights that the last dispatch received. On a GPU it
+// uses stream.
 func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int, stream uint64) (n int, err error) {
 	defer guard(&err)
 	o, err := enterOp(id)
@@ -306,8 +309,8 @@ func EPUnpack(id uint64, dst uint64, packed uint64, hidden int, dtype int, strea
 	return 0, o.Unpack(dst, packed, o.Base()+l.DispatchOutWeights.Offset, hidden, ep.DType(dtype))
 }
 
-// EPCount fills the int32 at counts with how many of the choices in rows of indices name each
-// expert of the configuration's rank.
+// EPCount counts, for each expert of the configuration's rank, how many entries in rows of indices
+// name it. It writes the counts as int32 to counts.
 func EPCount(config string, counts uint64, indices uint64, rows int) (n int, err error) {
 	defer guard(&err)
 	cfg, err := ep.ParseConfig([]byte(config))
@@ -317,7 +320,8 @@ func EPCount(config string, counts uint64, indices uint64, rows int) (n int, err
 	return rows, cfg.CountReceived(counts, indices, rows)
 }
 
-// small narrows a number of Python's; what does not fit is none that ep takes.
+// small narrows a number from Python to int. A number that does not fit becomes -1, which ep
+// rejects.
 func small(n C.int64_t) int {
 	if n < math.MinInt32 || n > math.MaxInt32 {
 		return -1
@@ -325,7 +329,7 @@ func small(n C.int64_t) int {
 	return int(n)
 }
 
-// routeOf is the dispatch that a call refers to, nil if it does not.
+// routeOf returns the dispatch that a call refers to, nil if it refers to none.
 func (o *op) routeOf(x *C.mori_ep_call) *ep.Route {
 	if x.flags&C.MORI_EP_ROUTE == 0 {
 		return nil
@@ -336,12 +340,13 @@ func (o *op) routeOf(x *C.mori_ep_call) *ep.Route {
 	return &ep.Route{Slots: uint64(x.slots), N: small(x.route_n), Rows: small(x.route_rows)}
 }
 
-// launchOf is the shape of a launch that a call asks for.
+// launchOf returns the launch shape that a call requests.
 func launchOf(x *C.mori_ep_call) ep.Launch {
 	return ep.Launch{Blocks: small(x.blocks), Warps: small(x.warps)}
 }
 
-// arrived fills the local expert count if it is wanted, and answers with how many rows came.
+// arrived fills the local expert count if the call asks for it, and reports the number of received
+// rows to C.
 func (o *op) arrived(rows int, err error, flags C.int64_t, out *C.mori_reply) C.int {
 	if err == nil && flags&C.MORI_EP_COUNT != 0 {
 		err = o.CountLocal()
@@ -386,7 +391,7 @@ func moriEPCombine(id C.uint64_t, x *C.mori_ep_call, out *C.mori_reply) (answer 
 	return answerOf(0, act(made), out)
 }
 
-// moriEPRecv ends what was sent: a dispatch or a combine.
+// moriEPRecv completes a dispatch or a combine that was only sent.
 //
 //export moriEPRecv
 func moriEPRecv(id C.uint64_t, combine C.int, flags C.int64_t, stream C.uint64_t, out *C.mori_reply) (answer C.int) {

@@ -32,7 +32,7 @@ func (e *codedError) Unwrap() error { return e.err }
 
 func coded(code string, err error) error { return &codedError{code, err} }
 
-// codes maps causes to stable codes, the first that matches.
+// codes maps causes to stable codes. The first match counts.
 var codes = []struct {
 	cause error
 	code  string
@@ -81,8 +81,8 @@ var codes = []struct {
 	{io.ErrBadState, "E_STATE"},
 }
 
-// guard belongs into every exported function as `defer guard(&err)`: it gives errors their code and
-// turns a panic, which would end the process, into an error.
+// guard gives errors their code and turns a panic, which would end the process, into an error.
+// Every exported function must call it as `defer guard(&err)`.
 func guard(err *error) {
 	if r := recover(); r != nil {
 		*err = coded("E_INTERNAL", fmt.Errorf("panic: %v\n%s", r, debug.Stack()))

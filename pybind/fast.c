@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// The hot functions of the extension, METH_FASTCALL, in the same library as Go's runtime.
-//
-// They keep the GIL unless they wait.
+// The hot functions of the extension (METH_FASTCALL), in the same library as Go's runtime. They
+// hold the GIL unless they wait.
 
 #include <pthread.h>
 
@@ -14,7 +13,8 @@ volatile int mori_forked;
 
 static void mark_forked(void) { mori_forked = 1; }
 
-// mori_usable raises ForkError in a forked child. The child has none of Go's threads, so a call would hang.
+// mori_usable raises ForkError in a forked child. The child has none of Go's threads, so a call
+// would hang.
 int mori_usable(void) {
 	if (!mori_forked) {
 		return 1;
@@ -137,7 +137,7 @@ static int add_methods(PyObject *module, PyObject *name, PyMethodDef *m) {
 }
 
 static int install(const char *name) {
-	PyObject *module = PyImport_AddModule(name); // borrowed
+	PyObject *module = PyImport_AddModule(name); // borrowed reference
 	PyObject *text = module ? PyUnicode_FromString(name) : NULL;
 	int bad = text == NULL || add_methods(module, text, fast_methods) || add_methods(module, text, mori_shmem_methods) ||
 	          add_methods(module, text, mori_ep_methods);

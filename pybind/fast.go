@@ -47,10 +47,10 @@ func InstallFast(name string) (n int, err error) {
 	return 1, nil
 }
 
-// statuses are those that Python holds.
+// statuses holds the statuses that Python refers to.
 var statuses = handle.Table[*io.Status]{What: "status"}
 
-// give hands a status to C: an id, and the address of its word, which stays valid until
+// give passes a status to C: an id, and the address of its word, which is valid until
 // moriStatusRelease.
 func give(s *io.Status, out *C.mori_status_ref) {
 	out.id = C.uint64_t(statuses.Add(s))
@@ -64,7 +64,7 @@ func bytesAt(addr uint64, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }
 
-// rescue keeps a panic from ending the process: the call answers moriPanicked.
+// rescue recovers a panic, so that it does not end the process. The call then returns moriPanicked.
 func rescue(answer *C.int) {
 	if r := recover(); r != nil {
 		fmt.Fprintf(os.Stderr, "mori: panic in a hot call: %v\n", r)
@@ -101,7 +101,7 @@ func moriStatusUpdate(id C.uint64_t, what C.int, code C.uint32_t, msg *C.char, n
 	return C.MORI_OK
 }
 
-// moriStatusMessage returns memory that C frees.
+// moriStatusMessage returns the status's text in memory that C frees.
 //
 //export moriStatusMessage
 func moriStatusMessage(id C.uint64_t) *C.char {

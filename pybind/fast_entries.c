@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
 
-// The entries of a batch: three Python sequences of integers, thousands long. Each array is looked at once, and one of 64-bit integers is not
-// copied here; sizes that are all the same, as those of a cache's blocks are, become one.
+// The entries of a batch: three Python sequences of thousands of integers. Each array is read once.
+// Arrays of 64-bit integers are not copied. Sizes that are all equal, like those of a cache's
+// blocks, become one number.
 
 #include "fast_py.h"
 
-// kAhead is how many elements ahead of the conversion a list's objects are fetched: they lie anywhere, and three lists of 1000
-// miss the cache more often than not. It takes 5 to 13 us off such a post.
+// kAhead is how many elements ahead of the conversion a list's objects are prefetched. They are
+// scattered in memory, and three lists of 1000 elements usually miss the cache. Prefetching saves 5
+// to 13 us per post.
 enum { kAhead = 16 };
 
-// kEven is from how many entries on one size is looked for.
+// kEven is the number of entries from which equal sizes are detected.
 enum { kEven = 32 };
 
-// Rooms for numbers that nobody uses now, since new memory costs a fault for each page. The GIL guards them.
+// Buffers for numbers that are free for reuse, since new memory costs a page fault per page. The
+// GIL guards them.
 enum { kRooms = 3, kMostRoom = 1 << 16 };
 
 static struct room {
@@ -62,7 +65,7 @@ static void numbers_free(numbers *x) {
 	}
 }
 
-// own makes viewed numbers a copy, which nobody else changes.
+// own replaces a view by a private copy that no other code can change.
 static int own(numbers *x) {
 	if (x->view.obj == NULL) {
 		return 0;
@@ -78,7 +81,7 @@ static int own(numbers *x) {
 	return bad;
 }
 
-// any_negative looks at four at a time: compilers make no vectors of it unasked.
+// any_negative checks four numbers at a time, because compilers do not vectorize the simple loop.
 static int any_negative(const uint64_t *v, Py_ssize_t n) {
 	uint64_t a = 0, b = 0, c = 0, d = 0;
 	Py_ssize_t i = 0;
@@ -103,7 +106,8 @@ static int all_equal(const uint64_t *v, Py_ssize_t n) {
 	return (a | b | c | d) == 0;
 }
 
-// from_buffer views a one-dimensional buffer of 64-bit integers (NumPy's int64 and uint64). 0: not such a buffer.
+// from_buffer views a one-dimensional buffer of 64-bit integers (NumPy's int64 and uint64). It
+// returns 0 if o is not such a buffer.
 static int from_buffer(PyObject *o, numbers *to) {
 	if (!PyObject_CheckBuffer(o)) {
 		return 0;
@@ -138,7 +142,8 @@ static int from_buffer(PyObject *o, numbers *to) {
 	return 1;
 }
 
-// plain_ints converts items from i on up to the first that is no plain int below 2^60, and returns its place. No Python code runs meanwhile.
+// plain_ints converts items from index i on. It stops at the first item that is not a plain int
+// below 2^60 and returns its index. No Python code runs meanwhile.
 static Py_ssize_t plain_ints(PyObject **items, Py_ssize_t i, Py_ssize_t n, uint64_t *to) {
 	for (; i < n && PyLong_CheckExact(items[i]) && mori_small(items[i], &to[i]); i++) {
 		if (i + kAhead < n) {
@@ -159,7 +164,7 @@ static int from_items(PyObject *items, numbers *to, const char *what) {
 		if (i == n) {
 			break;
 		}
-		// __index__ of an element may change the list
+		// __index__ of an element may modify the list
 		if (i >= PySequence_Fast_GET_SIZE(items) || mori_to_u64(PySequence_Fast_GET_ITEM(items, i), &to->v[i])) {
 			if (!PyErr_Occurred()) {
 				PyErr_Format(PyExc_RuntimeError, "%s changed while it was read", what);
@@ -170,7 +175,8 @@ static int from_items(PyObject *items, numbers *to, const char *what) {
 	return 0;
 }
 
-// one_object reports whether all items are the same int, as those of [4096] * 8192 are: then one look at each place does.
+// one_object reports whether all items are the same int object, as in [4096] * 8192. Then comparing
+// pointers is enough.
 static int one_object(PyObject *items) {
 	Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
 	PyObject **all = PySequence_Fast_ITEMS(items);
@@ -185,8 +191,9 @@ static int one_object(PyObject *items) {
 	return 1;
 }
 
-// to_numbers converts any sequence of integers; text, bytes, sets and iterators are refused. With `one`, numbers that are all the same are only
-// the first of them, and *one is 1. What it took goes with numbers_free, however it ends.
+// to_numbers converts any sequence of integers. It rejects text, bytes, sets and iterators. If
+// `one` is given and all numbers are equal, it stores only the first and sets *one to 1. The caller
+// calls numbers_free, also after an error.
 static int to_numbers(PyObject *o, numbers *to, const char *what, int *one) {
 	to->v = to->small;
 	to->view.obj = NULL;
@@ -222,10 +229,10 @@ static int to_numbers(PyObject *o, numbers *to, const char *what, int *one) {
 	return bad;
 }
 
-// every gives sizes that are one a number for each entry.
+// every expands a single size to one size per entry.
 static int every(numbers *sz) {
 	if (sz->view.obj || sz->v != sz->small) {
-		return 0; // they have
+		return 0; // already one per entry
 	}
 	uint64_t size = sz->small[0];
 	if (numbers_room(sz, sz->n)) {
@@ -250,7 +257,7 @@ int mori_to_entries(PyObject *const *args, entries *e) {
 	if (e->one && e->sz.n == e->lo.n && e->sz.n == e->ro.n && e->size > 0 && e->size <= UINT32_MAX) {
 		return 0;
 	}
-	// Go looks at these more than once.
+	// Go reads these more than once.
 	if ((e->one && every(&e->sz)) || own(&e->lo) || own(&e->ro) || own(&e->sz)) {
 		mori_entries_free(e);
 		return -1;

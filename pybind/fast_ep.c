@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// The hot functions of mori.ops. Each waits for other ranks, so it releases the GIL, and comes back every 100 ms so that signals
-// get through. What Python knows of shapes and element types it has checked; here arrays turn into addresses.
+// The hot functions of mori.ops. Each waits for other ranks, so it releases the GIL and returns to
+// Python every 100 ms for signals. Python has already checked shapes and element types. This file
+// converts arrays to addresses.
 
 #include "_cgo_export.h"
 
@@ -15,7 +16,7 @@ typedef struct {
 	int n;
 } arrays;
 
-// take finds where an array lies; None is nowhere, which is 0.
+// take finds the address of an array; 0 for None.
 static int take(arrays *held, PyObject *o, const char *name, uint64_t *addr) {
 	*addr = 0;
 	if (o == Py_None) {
@@ -35,13 +36,14 @@ static void release(arrays *held) {
 	}
 }
 
-// launch reads how the work of a call is queued on a GPU.
+// launch reads the launch parameters of a call on a GPU.
 static int launch(PyObject *const *args, mori_ep_call *x) {
 	return mori_to_u64(args[0], &x->stream) || mori_to_int(args[1], &x->blocks) || mori_to_int(args[2], &x->warps);
 }
 
-// ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n, route_rows, stream, blocks, warps): how many
-// rows came; on a GPU nobody knows, and it is 0
+// ep_dispatch(op, flags, n, hidden, dtype, input, indices, weights, scales, slots, route_n,
+// route_rows, stream, blocks, warps) returns the number of received rows. On a GPU the number is
+// not known yet, and it returns 0.
 static PyObject *ep_dispatch(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	uint64_t id;
@@ -91,7 +93,8 @@ static PyObject *ep_combine(PyObject *self, PyObject *const *args, Py_ssize_t na
 	return bad ? NULL : Py_NewRef(Py_None);
 }
 
-// ep_recv(op, combine, flags, stream): how many rows came, if a dispatch ended
+// ep_recv(op, combine, flags, stream) returns the number of received rows if it completed a
+// dispatch.
 static PyObject *ep_recv(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	uint64_t id, stream;

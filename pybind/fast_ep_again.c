@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT
 
-// Calls of mori.ops that are like the last one. What Python checks of a call depends on the types and shapes of its arrays alone; where these are
-// as they were, C looks only at what may differ: where the arrays lie. For arrays on a GPU.
+// Repeated calls of mori.ops on GPU arrays. Python's checks of a call depend only on the types and
+// shapes of its arrays. If these are the same as in the last call, C checks only what may differ:
+// the addresses of the arrays.
 
 #include "_cgo_export.h"
 
 #include "fast_ep_again.h"
 
-enum { kMost = 6 }; // arrays of a call
+enum { kMost = 6 }; // maximum number of arrays in a call
 
-// What is known of an array of a call; no type: it was None.
+// The signature of an array argument. No type: the argument was None.
 typedef struct {
 	PyTypeObject *type;
 	PyObject *dtype, *shape;
-	int plain; // a GpuTensorView, which has attributes only; else a tensor of torch
+	int plain; // a GpuTensorView, which has only attributes; else a torch tensor
 } known;
 
-// A call that Python has checked, and what it returned. No results: there was none.
+// A call that Python has checked, and its result. No results: no call is kept.
 typedef struct {
 	PyObject *results;
 	known arrays[kMost];
@@ -33,7 +34,8 @@ typedef struct {
 static PyTypeObject *again_type;
 static PyObject *s_ptr, *s_shape, *s_dtype, *s_device_id, *s_is_cuda, *s_get_device, *s_is_contiguous, *s_data_ptr;
 
-// taken is a number of an attribute or of what a method answers: 1, or 0 if it is none, or below 0.
+// taken converts an attribute's value or a method's result to a number. It returns 0 if that is not
+// a number or is negative. It consumes value.
 static int taken(PyObject *value, uint64_t *out) {
 	int bad = value == NULL || mori_to_u64(value, out);
 	Py_XDECREF(value);
@@ -52,14 +54,15 @@ static int same(PyObject *o, PyObject *name, PyObject *want) {
 		Py_XDECREF(v);
 		return 1;
 	}
-	Py_INCREF(want); // to compare may run anything
+	Py_INCREF(want); // the comparison may run any Python code
 	int equal = v != NULL && PyObject_RichCompareBool(v, want, Py_EQ) == 1;
 	Py_DECREF(want);
 	Py_XDECREF(v);
 	return equal;
 }
 
-// lies finds where an array lies: 1, or 0 if it is not like the one before, or not as calls want it. Then a Python error may be set.
+// lies finds the address of an array. It returns 0 if the array differs from the last call's, or
+// does not meet the requirements of a call. Then a Python error may be set.
 static int lies(const Again *a, const known *k, PyObject *o, uint64_t *addr) {
 	uint64_t place;
 	*addr = 0;
@@ -89,7 +92,7 @@ static int learn(const Again *a, known *k, PyObject *o) {
 	}
 	k->plain = (PyObject *)Py_TYPE(o) == a->view;
 	if (!k->plain && !PyObject_HasAttr(o, s_data_ptr)) {
-		return -1; // of a kind that says more of itself each time
+		return -1; // of a kind that must be described anew for each call
 	}
 	k->dtype = PyObject_GetAttr(o, s_dtype);
 	k->shape = k->dtype ? PyObject_GetAttr(o, s_shape) : NULL;
@@ -103,7 +106,7 @@ static int learn(const Again *a, known *k, PyObject *o) {
 #define KEEP "keep(combine, results, n, hidden, dtype, flags, tokens, (input, indices, weights, scales, slots, rows))"
 #define CALL "call(combine, op, flags, stream, blocks, warps, tokens, (input, indices, weights, scales, slots, rows))"
 
-// usage refuses what is not 8 arguments, the last of them the arrays of a call.
+// usage raises an error unless there are 8 arguments and the last is the tuple of a call's arrays.
 static int usage(PyObject *const *args, Py_ssize_t nargs, const char *text) {
 	if (mori_usage(nargs, 8, text)) {
 		return -1;
@@ -115,7 +118,7 @@ static int usage(PyObject *const *args, Py_ssize_t nargs, const char *text) {
 	return 0;
 }
 
-// keep notes a call that Python has checked and made, and the last of its kind.
+// keep stores a call that Python has checked and made, as the last one of its kind.
 static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Again *a = (Again *)self;
 	if (usage(args, nargs, KEEP)) {
@@ -139,7 +142,8 @@ static PyObject *keep(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Py_RETURN_NONE;
 }
 
-// alike reports whether a call is like c, and makes x of it: 1, or 0. Then a Python error may be set.
+// alike reports whether a call has the signature of c, and if so fills x. If it returns 0, a Python
+// error may be set.
 static int alike(const Again *a, const call *c, PyObject *const *args, mori_ep_call *x) {
 	int64_t flags, tokens;
 	uint64_t *addrs[kMost] = {&x->input, &x->indices, &x->weights, &x->scales, &x->slots, (uint64_t *)&x->route_rows};
@@ -157,7 +161,8 @@ static int alike(const Again *a, const call *c, PyObject *const *args, mori_ep_c
 	return 1;
 }
 
-// repeat makes a call that is like the last one of its kind, and returns its results. None: it is not, and nothing was done.
+// repeat makes a call that has the signature of the last one of its kind, and returns its results.
+// It returns None, without doing anything, if the signature differs.
 static PyObject *repeat(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	Again *a = (Again *)self;
 	uint64_t id;
@@ -168,9 +173,9 @@ static PyObject *repeat(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 	}
 	int combine = args[0] == Py_True;
 	call *c = combine ? &a->combine : &a->dispatch;
-	PyObject *results = Py_XNewRef(c->results); // another thread may have another call kept meanwhile
+	PyObject *results = Py_XNewRef(c->results); // another thread may replace the kept call meanwhile
 	if (results == NULL || mori_to_u64(args[1], &id) || !alike(a, c, args, &x)) {
-		PyErr_Clear(); // who looks at everything finds it again
+		PyErr_Clear(); // the full check in Python raises it again
 		Py_XDECREF(results);
 		Py_RETURN_NONE;
 	}

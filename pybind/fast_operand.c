@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Operands of mori.shmem from what Python has: an int is an address; arrays, tensors and other buffers are the memory
-// they stand for.
+// Operands of mori.shmem from Python objects: an int is an address; arrays, tensors and other
+// buffers are the memory that they refer to.
 
 #include "fast_operand.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 static PyObject *types;    // dict: dtype -> number << ELEMENT_SHIFT | size
-static PyObject *resolve;  // what finds a dtype that is not in it yet
+static PyObject *resolve;  // looks up a dtype that is not in types yet
 static PyObject *refusal;  // InvalidArgumentError
 static PyObject *s_dtype, *s_data_ptr, *s_nbytes, *s_is_cpu, *s_is_cuda, *s_is_contiguous, *s_interface;
 
@@ -47,13 +47,13 @@ int mori_element(PyObject *dtype, element *out) {
 	if (dtype == Py_None) {
 		return 0;
 	}
-	PyObject *code = PyDict_GetItemWithError(types, dtype); // borrowed
+	PyObject *code = PyDict_GetItemWithError(types, dtype); // borrowed reference
 	if (code == NULL) {
 		if (PyErr_Occurred() || (code = PyObject_CallOneArg(resolve, dtype)) == NULL) {
 			return -1;
 		}
 		int bad = PyDict_SetItem(types, dtype, code);
-		Py_DECREF(code); // the dict has it
+		Py_DECREF(code); // the dict keeps a reference
 		if (bad) {
 			return -1;
 		}
@@ -67,7 +67,7 @@ int mori_element(PyObject *dtype, element *out) {
 	return 0;
 }
 
-// truth calls or reads a boolean of a tensor. -1: error.
+// truth calls or reads a boolean of a tensor. It returns -1 on error.
 static int truth(PyObject *o, PyObject *name, int call) {
 	PyObject *v = call ? PyObject_CallMethodNoArgs(o, name) : PyObject_GetAttr(o, name);
 	int answer = v ? PyObject_IsTrue(v) : -1;
@@ -75,7 +75,7 @@ static int truth(PyObject *o, PyObject *name, int call) {
 	return answer;
 }
 
-// from_tensor takes an object with data_ptr: a torch tensor.
+// from_tensor reads an object with data_ptr: a torch tensor.
 static int from_tensor(PyObject *o, operand *out) {
 	int here = truth(o, s_is_cpu, 0);
 	if (here == 0) {
@@ -111,20 +111,20 @@ static int from_buffer(PyObject *o, int writes, operand *out) {
 	return 0;
 }
 
-// item is the last number of a typestr: "<f4" has 4. 0: it has no number.
+// item returns the last number of a typestr: 4 for "<f4", 0 if it has no number.
 static uint64_t item(PyObject *typestr) {
 	const char *text = typestr && PyUnicode_Check(typestr) ? PyUnicode_AsUTF8(typestr) : NULL;
 	return text && strlen(text) > 2 ? strtoull(text + 2, NULL, 10) : 0;
 }
 
-// from_interface takes an object with __cuda_array_interface__: memory of a GPU.
+// from_interface reads an object with __cuda_array_interface__: GPU memory.
 static int from_interface(PyObject *o, operand *out) {
 	PyObject *dict = PyObject_GetAttr(o, s_interface);
 	if (dict == NULL) {
 		return -1;
 	}
 	PyObject *data = NULL, *shape = NULL, *strides = NULL;
-	if (PyDict_Check(dict)) { // all borrowed
+	if (PyDict_Check(dict)) { // all references borrowed
 		data = PyDict_GetItemString(dict, "data");
 		shape = PyDict_GetItemString(dict, "shape");
 		strides = PyDict_GetItemString(dict, "strides");

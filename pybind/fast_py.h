@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// What the C files of the hot functions share.
+// Shared by the C files of the hot functions.
 #pragma once
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -21,16 +21,17 @@ typedef struct {
 	_Atomic uint32_t *word; // code; word[1] counts parked threads
 } Status;
 
-// An array of numbers: a view of somebody's, or on the stack while it is short, or in memory of `room` numbers.
+// An array of numbers: a view of another object's buffer, the embedded small array, or allocated
+// memory for `room` numbers.
 typedef struct {
 	uint64_t *v;
 	Py_ssize_t n, room;
-	Py_buffer view; // of nothing if view.obj is NULL
+	Py_buffer view; // no view if view.obj is NULL
 	uint64_t small[16];
 } numbers;
 
-// The entries of a batch. With `one` each has `size`, there are lo.n of them, and others may write to lo and ro; else sz has the sizes, and
-// the counts may differ.
+// The entries of a batch. If `one` is set, each of the lo.n entries has `size`, and others may
+// write to lo and ro. Otherwise sz has the sizes, and the lengths may differ.
 typedef struct {
 	numbers lo, ro, sz;
 	uint64_t size;
@@ -40,9 +41,9 @@ typedef struct {
 #define KEYWORDS(f) ((PyCFunction)(void (*)(void))(f))
 
 // fast.c
-extern volatile int mori_forked;                     // set in children of a process that loaded us
-int mori_usable(void);                               // 0 with ForkError set in such a child
-int mori_fail_answer(int answer, const char *what);  // -1 with the Python error for a MORI_ answer set
+extern volatile int mori_forked;                     // set in children of a process that loaded the extension
+int mori_usable(void);                               // returns 0 with ForkError set in such a child
+int mori_fail_answer(int answer, const char *what);  // returns -1 and sets the Python error for a MORI_ answer
 
 // post.c
 PyObject *mori_post(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
@@ -59,15 +60,16 @@ int mori_update(uint64_t id, int what, uint32_t code, PyObject *message);
 
 // fast_wait.c
 PyObject *mori_status_wait(PyObject *self, PyObject *unused);
-int mori_wait_for(Status *s, long long timeout_ms);  // negative: for ever; 0: not at all. -1: a signal handler raised
+int mori_wait_for(Status *s, long long timeout_ms);  // timeout negative: forever, 0: poll; -1: a signal handler raised
 PyObject *mori_wait_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs);
 
 // fast_numbers.c
 int mori_convert(PyObject *n, uint64_t *out);        // an int within 0..2^64-1
-int mori_convert_index(PyObject *o, uint64_t *out);  // what has __index__
+int mori_convert_index(PyObject *o, uint64_t *out);  // any object with __index__
 
-// mori_small reads an int of up to 60 bits that is not negative from its digits, of 30 bits as a rule; 0: ask Python, who also has the words for what
-// is refused. Lists have thousands of offsets, and Python takes 10 ns for each beyond 30 bits.
+// mori_small reads a non-negative int of up to 60 bits directly from its digits, usually of 30
+// bits. It returns 0 for other ints: the caller then asks Python, which also raises the error for
+// invalid ones. Lists have thousands of offsets, and Python takes 10 ns for each above 30 bits.
 static inline int mori_small(PyObject *n, uint64_t *out) {
 #if PYLONG_BITS_IN_DIGIT == 30 && PY_VERSION_HEX < 0x030F0000 && !defined(PYPY_VERSION)
 #if PY_VERSION_HEX >= 0x030C0000
@@ -102,5 +104,5 @@ static inline int mori_to_u64(PyObject *o, uint64_t *out) {
 }
 
 // fast_entries.c
-int mori_to_entries(PyObject *const *args, entries *e);  // of local offsets, remote offsets and sizes; free them if it is 0
+int mori_to_entries(PyObject *const *args, entries *e);  // local offsets, remote offsets and sizes; on 0 the caller frees e
 void mori_entries_free(entries *e);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// The hot functions of mori.shmem: moving, atomics and order. They keep the GIL but for long copies, and for what
-// waits for others: that releases it, and comes back every 100 ms so that signals get through.
+// The hot functions of mori.shmem: transfers, atomics and ordering. They hold the GIL except for
+// long copies and waits for other PEs. A wait returns to Python every 100 ms for signals.
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -11,15 +11,17 @@
 #include "fast_operand.h"
 #include "fast_shmem_wait.h"
 
-// kLongCopy is from where on a copy releases the GIL: it takes longer than getting the GIL back.
+// kLongCopy is the size in bytes from which a copy releases the GIL. Such a copy takes longer than
+// reacquiring the GIL.
 enum { kLongCopy = 64 << 10 };
 
-// The thread that waits inside of Go for others, without the GIL.
+// The Python state of this thread while it waits inside Go without the GIL.
 static _Thread_local PyThreadState *waiting;
 
 int mori_ask_python(void) {
 	PyThreadState *mine = waiting;
-	// Only the main thread runs signal handlers. Others must not touch an interpreter that may be ending.
+	// Only the main thread runs signal handlers. Other threads must not touch an interpreter that
+	// may be shutting down.
 	if (mine == NULL || syscall(SYS_gettid) != getpid()) {
 		return 0;
 	}
@@ -39,7 +41,7 @@ void mori_end_wait(void) {
 
 int mori_finish(int answer, mori_reply *reply) {
 	char *text = answer == MORI_FAILED ? reply->error : NULL;
-	if (answer == MORI_OK || PyErr_Occurred()) { // the latter is what a signal handler raised
+	if (answer == MORI_OK || PyErr_Occurred()) { // the latter: a signal handler raised
 		free(text);
 		return PyErr_Occurred() ? -1 : 0;
 	}
@@ -61,7 +63,8 @@ int mori_finish(int answer, mori_reply *reply) {
 	return -1;
 }
 
-// What non-blocking transfers to other hosts still read or write, until quiet. kMostKept bounds them for programs that never call that.
+// Objects that non-blocking transfers to other hosts still read or write, until quiet. kMostKept
+// limits them for programs that never call quiet.
 static PyObject *in_flight;
 
 enum { kMostKept = 4096 };
@@ -115,7 +118,7 @@ int mori_to_int(PyObject *o, int64_t *out) {
 	return PyErr_Occurred() ? -1 : 0;
 }
 
-// count is how many elements the call is about: None means all of x.
+// count returns the number of elements of the call: None means all of x.
 static int count(PyObject *o, const operand *x, element t, uint64_t *n) {
 	if (o != Py_None) {
 		return mori_to_u64(o, n);
@@ -127,14 +130,14 @@ static int count(PyObject *o, const operand *x, element t, uint64_t *n) {
 	return 0;
 }
 
-// pair parses the operands of a transfer, and finds its type and how many elements it has.
+// pair parses the operands of a transfer and determines its element type and count.
 static int pair(PyObject *const *args, int kind, PyObject *nelems, PyObject *dtype, operand *dest, operand *source, element *t, uint64_t *n) {
 	int get = kind == MORI_GET || kind == MORI_GET_NBI;
 	*source = (operand){0};
 	if (mori_operand(args[0], get, "dest", dest) || mori_operand(args[1], 0, "source", source)) {
 		return -1;
 	}
-	if (dtype == Py_True) { // bytes, whatever the elements
+	if (dtype == Py_True) { // transfer bytes, whatever the element type
 		*t = (element){0, 1};
 	} else if (mori_agree(dtype, dest, source, t)) {
 		return -1;
@@ -269,7 +272,7 @@ static PyObject *shmem_g(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 	}
 	int bad = mori_word(args[0], args[2], "source", &source, &t) || mori_to_int(args[1], &pe);
 	if (!bad && (t.number == 0 || t.number > LAST_FLOAT)) {
-		bad = mori_pack(Py_None, t, &bits); // says why
+		bad = mori_pack(Py_None, t, &bits); // raises the error
 	}
 	if (!bad) {
 		operand local = {.addr = (uint64_t)(uintptr_t)&bits};
@@ -281,7 +284,7 @@ static PyObject *shmem_g(PyObject *self, PyObject *const *args, Py_ssize_t nargs
 
 enum { ATOMIC_SET = 3, FETCH = 12, SWAP = 18, COMPARE_SWAP = 19 };
 
-// shmem_atomic(op, dest, value, compare, pe, dtype); the fetching ones return what was there.
+// shmem_atomic(op, dest, value, compare, pe, dtype); fetching operations return the old value.
 static PyObject *shmem_atomic(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	operand dest = {0};
@@ -310,7 +313,7 @@ static PyObject *shmem_atomic(PyObject *self, PyObject *const *args, Py_ssize_t 
 	return bad ? NULL : op < FETCH ? Py_NewRef(Py_None) : mori_unpack(reply.value, t);
 }
 
-// shmem_address(o): where it begins.
+// shmem_address(o) returns the address of an object's memory.
 static PyObject *shmem_address(PyObject *self, PyObject *o) {
 	(void)self;
 	operand x = {0};

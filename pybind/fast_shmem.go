@@ -15,10 +15,11 @@ import (
 	"mori/shmem"
 )
 
-// errInterrupted ends a wait because a Python signal handler raised; the exception continues in C.
+// errInterrupted ends a wait because a Python signal handler raised an exception, which C then
+// returns.
 var errInterrupted = errors.New("interrupted")
 
-// askPython lets signals through to the Python thread that waits.
+// askPython runs pending signal handlers of the waiting Python thread.
 func askPython() error {
 	if C.mori_ask_python() != 0 {
 		return errInterrupted
@@ -26,7 +27,7 @@ func askPython() error {
 	return nil
 }
 
-// answer gives C what came out of a call.
+// answerOf passes the result of a call to C.
 func answerOf(value uint64, err error, out *C.mori_reply) C.int {
 	if err == nil {
 		out.value = C.uint64_t(value)
@@ -37,12 +38,12 @@ func answerOf(value uint64, err error, out *C.mori_reply) C.int {
 	return C.MORI_FAILED
 }
 
-// far reports whether a call to a PE may have to wait: its memory is not mapped here.
+// far reports whether a call to a PE may block, because its memory is not mapped here.
 func (p *pe) far(target C.int64_t) bool {
 	return target >= 0 && int(target) < len(p.mapped) && !p.mapped[target]
 }
 
-// number narrows one that Python gave; what does not fit is no PE anyway.
+// number narrows a number from Python. One that does not fit becomes an invalid PE.
 func number(n C.int64_t) int {
 	if n < 0 || n > math.MaxInt32 {
 		return -1
@@ -190,7 +191,7 @@ func moriShmemWait(how C.int, x *C.mori_wait, out *C.mori_reply) (answer C.int) 
 	defer p.leave()
 	q := question{pe: p, addr: uint64(x.addr), n: uint64(x.nelems), t: fabric.DataType(x._type), cmp: shmem.Cmp(x.cmp), test: how&C.MORI_TEST != 0}
 	if x.skip != nil {
-		q.status = unsafe.Slice((*bool)(unsafe.Pointer(x.skip)), int(x.nelems)) // C has 0 or 1 in each
+		q.status = unsafe.Slice((*bool)(unsafe.Pointer(x.skip)), int(x.nelems)) // C writes 0 or 1 into each
 	}
 	if how&C.MORI_VECTOR != 0 {
 		q.vector, q.values = true, words(x.values, C.int64_t(x.nelems))
@@ -221,7 +222,7 @@ func moriShmemWait(how C.int, x *C.mori_wait, out *C.mori_reply) (answer C.int) 
 	return answerOf(value, err, out)
 }
 
-// moriShmemTeamSize is the number of members.
+// moriShmemTeamSize returns the number of members of a team.
 //
 //export moriShmemTeamSize
 func moriShmemTeamSize(id C.uint64_t, out *C.mori_reply) (answer C.int) {
@@ -269,17 +270,17 @@ func moriShmemTeam(kind C.int, id C.uint64_t, c *C.mori_collective, out *C.mori_
 	return answerOf(0, err, out)
 }
 
-// A question is what a wait or a test asks of words of this PE.
+// A question describes the words and the condition of a wait or a test on this PE.
 type question struct {
 	*pe
 	addr, n uint64
-	status  []bool // which to leave out; nil: none
+	status  []bool // elements to skip; nil: none
 	t       shmem.Type
 	cmp     shmem.Cmp
 	value   uint64
-	values  []uint64 // one for each word, if vector
+	values  []uint64 // one per word, if vector is set
 	vector  bool
-	test    bool // do not wait
+	test    bool // return without waiting
 }
 
 func (q *question) one() (bool, error) {

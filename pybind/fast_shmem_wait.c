@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// The hot functions of mori.shmem that wait for what other PEs do: waits and tests, signals, collectives of teams.
+// The hot functions of mori.shmem that wait for other PEs: waits and tests, signals, collectives of
+// teams.
 
 #include "_cgo_export.h"
 
@@ -48,7 +49,7 @@ PyObject *mori_shmem_signal_wait_until(PyObject *self, PyObject *const *args, Py
 	return bad ? NULL : PyLong_FromUnsignedLongLong(reply.value);
 }
 
-// The arrays that a wait for several elements works on.
+// The arrays of a wait for several elements.
 typedef struct {
 	uint64_t *values, *hits;
 	uint8_t *skip;
@@ -65,7 +66,7 @@ static int fill_values(PyObject *o, uint64_t n, element t, arrays *a) {
 		PyErr_NoMemory();
 		bad = -1;
 	}
-	// the size is read anew: __index__ of an element may change the list
+	// read the size each time: __index__ of an element may modify the list
 	for (Py_ssize_t i = 0; !bad && (uint64_t)i < n && i < PySequence_Fast_GET_SIZE(items); i++) {
 		bad = mori_pack(PySequence_Fast_GET_ITEM(items, i), t, &a->values[i]);
 	}
@@ -95,7 +96,8 @@ static int fill_skip(PyObject *o, uint64_t n, arrays *a) {
 	return bad ? -1 : 0;
 }
 
-// outcome is what Python gets: of ONE and ALL a boolean, of ANY an index or None, of SOME a list of indices.
+// outcome returns the Python result: a boolean for ONE and ALL, an index or None for ANY, a list of
+// indices for SOME.
 static PyObject *outcome(int how, uint64_t value, const arrays *a) {
 	switch (how & MORI_WAIT_WHICH) {
 	case MORI_WAIT_ANY:
@@ -124,7 +126,7 @@ static int wait_for(int how, mori_wait *w, mori_reply *reply) {
 		answer = moriShmemWait(how, w, reply);
 		mori_end_wait();
 	}
-	if (answer == MORI_WOULD_WAIT) { // a test that says no
+	if (answer == MORI_WOULD_WAIT) { // a test whose condition is false
 		reply->value = (how & MORI_WAIT_WHICH) == MORI_WAIT_ANY ? UINT64_MAX : 0;
 		answer = MORI_OK;
 	}
@@ -170,7 +172,7 @@ PyObject *mori_shmem_wait(PyObject *self, PyObject *const *args, Py_ssize_t narg
 	return out;
 }
 
-// extent checks both operands of a collective, of which each member contributes n elements, stride apart.
+// extent checks both operands of a collective. Each member contributes n elements, stride apart.
 static int extent(const operand *dest, const operand *source, int kind, const mori_collective *c, element t, uint64_t members) {
 	uint64_t in = c->n, out = c->n;
 	if (kind == MORI_ALLTOALL || kind == MORI_ALLTOALLS) {
@@ -185,7 +187,8 @@ static int extent(const operand *dest, const operand *source, int kind, const mo
 	return mori_room(source, in, c->source_stride, t) || mori_room(dest, out, c->dest_stride, t) ? -1 : 0;
 }
 
-// shmem_team(kind, team, dest, source, nelems, dtype, a, b): a is root or op, or with b the strides.
+// shmem_team(kind, team, dest, source, nelems, dtype, a, b): a is the root or the op; a and b can
+// be the strides.
 PyObject *mori_shmem_team(PyObject *self, PyObject *const *args, Py_ssize_t nargs) {
 	(void)self;
 	operand dest = {0}, source = {0};
@@ -210,7 +213,7 @@ PyObject *mori_shmem_team(PyObject *self, PyObject *const *args, Py_ssize_t narg
 		bad = bad || extent(&dest, &source, (int)kind, &c, t, reply.value);
 	}
 	if (!bad && kind == MORI_BARRIER) {
-		bad = mori_order(MORI_QUIET); // the barrier would do it too, and keep what is in flight alive for ever
+		bad = mori_order(MORI_QUIET); // the barrier implies quiet, but only mori_order releases in_flight
 	}
 	if (!bad) {
 		c.dest = dest.addr;

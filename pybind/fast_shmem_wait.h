@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// What fast_shmem.c and fast_shmem_wait.c share.
+// Shared by fast_shmem.c and fast_shmem_wait.c.
 #pragma once
 #include "fast_operand.h"
 
-// What waits stands between these: it has no GIL, and the thread can be asked.
+// Enclose a call that waits: the GIL is released, and mori_ask_python works on this thread.
 void mori_begin_wait(void);
 void mori_end_wait(void);
 
-// All answer 0, or -1 with the Python error set.
-int mori_finish(int answer, mori_reply *reply); // raises what a call answered
+// All return 0, or -1 with the Python error set.
+int mori_finish(int answer, mori_reply *reply); // raises the error that a call returned
 int mori_order(int kind);                       // fence, quiet, barrier_all, sync_all
 int mori_usage(Py_ssize_t nargs, Py_ssize_t want, const char *usage);
 int mori_to_int(PyObject *o, int64_t *out);

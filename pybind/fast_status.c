@@ -7,7 +7,7 @@
 #include "fast_py.h"
 
 PyTypeObject *mori_status_type;
-static PyObject *status_codes; // tuple: number -> member, None where there is no member
+static PyObject *status_codes; // tuple: number -> member, None for a number without a member
 
 Status *mori_wrap(mori_status_ref ref) {
 	Status *s = (Status *)mori_status_type->tp_alloc(mori_status_type, 0);
@@ -73,7 +73,7 @@ static PyObject *status_message(PyObject *self, PyObject *unused) {
 	return out;
 }
 
-// mori_parse_code takes a StatusCode or its number.
+// mori_parse_code reads a StatusCode or its number.
 int mori_parse_code(PyObject *o, uint32_t *code) {
 	PyObject *n = PyNumber_Index(o);
 	if (n == NULL) {
@@ -152,7 +152,7 @@ static PyObject *status_wait_for(PyObject *self, PyObject *args, PyObject *kwarg
 	return member(code_of(self));
 }
 
-// The handle, for control functions that take one.
+// Returns the handle, for control functions that take one.
 static PyObject *status_handle(PyObject *self, PyObject *unused) {
 	(void)unused;
 	return mori_usable() ? PyLong_FromUnsignedLongLong(((Status *)self)->id) : NULL;
@@ -177,7 +177,7 @@ static PyMethodDef status_methods[] = {
 static PyType_Slot status_slots[] = {{Py_tp_dealloc, status_dealloc}, {Py_tp_methods, status_methods}, {0, NULL}};
 static PyType_Spec status_spec = {"mori._native._fast.Status", sizeof(Status), 0, Py_TPFLAGS_DEFAULT, status_slots};
 
-// make_codes turns {number: member} into a tuple by number.
+// make_codes turns {number: member} into a tuple indexed by number.
 static PyObject *make_codes(PyObject *dict) {
 	PyObject *out = PyTuple_New(CODE_LIMIT);
 	for (long i = 0; out && i < CODE_LIMIT; i++) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Waiting yields for a while, then parks on the status word as a futex, and comes back every 100 ms so that
-// signals get through.
+// A wait yields for a while, then parks on the status word as a futex. It returns to Python every
+// 100 ms for signals.
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -12,9 +12,10 @@
 #include "fast_py.h"
 
 static const int64_t kSliceNs = 100 * 1000 * 1000;
-// For so long a waiter yields its processor in a loop before it parks. Parking lets the processor sleep, and waking it takes tens
-// of microseconds on a virtual machine: on an idle one with 2 cores a plain TCP ping-pong of two C programs takes 108 us, and 35 with
-// a waiter that stays awake. It yields so that runnable threads run.
+// How long a waiter yields its core in a loop before it parks. Parking lets the core sleep, and
+// waking it takes tens of microseconds on a virtual machine. On an idle one with 2 cores, a plain
+// TCP ping-pong of two C programs takes 108 us, and 35 with a waiter that stays awake. It yields so
+// that runnable threads can run.
 static const int64_t kSpinNs = 100 * 1000;
 
 static int64_t now_ns(void) {
@@ -23,7 +24,7 @@ static int64_t now_ns(void) {
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-// park waits until *word is not IN_PROGRESS or `until` has come. Called without the GIL.
+// park waits until *word is not IN_PROGRESS or the time `until` is reached. Called without the GIL.
 static void park(_Atomic uint32_t *word, int64_t until) {
 	int64_t spin = now_ns() + kSpinNs;
 	do {
@@ -44,8 +45,8 @@ static void park(_Atomic uint32_t *word, int64_t until) {
 	atomic_fetch_sub(word + 1, 1);
 }
 
-// wait_until blocks until the status is not in progress or `until` has come (negative: never does). -1: a signal
-// handler raised.
+// wait_until blocks until the status is not in progress or the time `until` is reached (negative:
+// no limit). It returns -1 if a signal handler raised.
 static int wait_until(Status *s, int64_t until) {
 	while (atomic_load(s->word) == CODE_IN_PROGRESS) {
 		int64_t now = now_ns(), end = now + kSliceNs;
@@ -87,7 +88,8 @@ int mori_wait_for(Status *s, long long timeout_ms) {
 	return timeout_ms == 0 ? 0 : wait_until(s, deadline_of(timeout_ms));
 }
 
-// collect fills out with the statuses of items, borrowed, leaving out None. -1: something else was there.
+// collect stores the statuses of items in out, as borrowed references, and skips None. It returns
+// -1 if another object was in items.
 static Py_ssize_t collect(PyObject *items, Status **out) {
 	Py_ssize_t n = 0;
 	for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items); i++) {
@@ -104,8 +106,9 @@ static Py_ssize_t collect(PyObject *items, Status **out) {
 	return n;
 }
 
-// wait_list waits for all statuses or the deadline: the first code in list order that is neither SUCCESS nor
-// IN_PROGRESS, else IN_PROGRESS if any is, else SUCCESS. A zero timeout polls. -1: a signal handler raised.
+// wait_list waits for all statuses or the deadline. It returns the first code in list order that is
+// neither SUCCESS nor IN_PROGRESS, else IN_PROGRESS if any status has it, else SUCCESS. A zero
+// timeout polls. It returns -1 if a signal handler raised.
 static int wait_list(Status **all, Py_ssize_t n, long long ms) {
 	int64_t until = deadline_of(ms);
 	int bad = CODE_SUCCESS, unfinished = 0;
@@ -133,7 +136,7 @@ PyObject *mori_wait_all(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 	if (!mori_usable() || (ms == -1 && PyErr_Occurred())) {
 		return NULL;
 	}
-	// A copy, which the waiting threads' list changes do not reach.
+	// Copy the list, so that other code cannot change it during the wait.
 	PyObject *items = PySequence_Tuple(args[0]);
 	if (items == NULL) {
 		return NULL;

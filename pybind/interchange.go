@@ -14,7 +14,7 @@ import (
 	"mori/pybind/handle"
 )
 
-// An exchange is a side of the interchange, and what its kernels reported.
+// An exchange is one side of the interchange, with the results of its kernels.
 type exchange struct {
 	*interchange.Side
 	outcome atomic.Pointer[interchange.Outcome]
@@ -22,7 +22,8 @@ type exchange struct {
 
 var exchanges = handle.Table[*exchange]{What: "interchange"}
 
-// InterchangeOpen makes a side of the GPU data interchange. limit is in seconds, 0 for the default.
+// InterchangeOpen creates one side of the GPU data interchange. limit is in seconds, 0 for the
+// default.
 func InterchangeOpen(deviceName string, gpu string, limit float64) (id uint64, err error) {
 	defer guard(&err)
 	s, err := interchange.Open(interchange.Options{Device: deviceName, GPU: gpu, Limit: time.Duration(limit * float64(time.Second))})
@@ -32,7 +33,7 @@ func InterchangeOpen(deviceName string, gpu string, limit float64) (id uint64, e
 	return exchanges.Add(&exchange{Side: s}), nil
 }
 
-// InterchangeGPU is where a side's kernels run, in words.
+// InterchangeGPU describes the device that runs a side's kernels.
 func InterchangeGPU(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -56,7 +57,7 @@ func InterchangeDiscover(id uint64) (text string, err error) {
 	return toJSON(found)
 }
 
-// InterchangeDevice opens a side's device and describes it in words.
+// InterchangeDevice opens a side's device and describes it.
 func InterchangeDevice(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -66,7 +67,7 @@ func InterchangeDevice(id uint64) (text string, err error) {
 	return s.OpenDevice()
 }
 
-// InterchangeEndpoint makes a side's endpoint: {qpn, address} as JSON.
+// InterchangeEndpoint creates a side's endpoint and returns {qpn, address} as JSON.
 func InterchangeEndpoint(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -80,13 +81,14 @@ func InterchangeEndpoint(id uint64) (text string, err error) {
 	return toJSON(end)
 }
 
-// InterchangeConnect connects a side to the address of the other's endpoint.
+// InterchangeConnect connects a side to the address of the other side's endpoint.
 func InterchangeConnect(id uint64, address string) (n int, err error) {
 	defer guard(&err)
 	return interchangeReceive(id, address, (*interchange.Side).Connect)
 }
 
-// InterchangeRegister allocates and registers a side's buffer: {addr, bytes, keys, shown} as JSON.
+// InterchangeRegister allocates and registers a side's buffer and returns {addr, bytes, keys,
+// shown} as JSON.
 func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -100,13 +102,13 @@ func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	return toJSON(m)
 }
 
-// InterchangeSetPeer makes the other side's buffer known to a side: what was shown.
+// InterchangeSetPeer gives a side the address and keys of the other side's buffer: its `shown`.
 func InterchangeSetPeer(id uint64, shown string) (n int, err error) {
 	defer guard(&err)
 	return interchangeReceive(id, shown, (*interchange.Side).SetPeer)
 }
 
-// interchangeReceive gives a side what the other has sent, as JSON has bytes.
+// interchangeReceive passes a side the bytes that the other side has sent, encoded as in JSON.
 func interchangeReceive(id uint64, text string, step func(*interchange.Side, []byte) error) (int, error) {
 	s, err := exchanges.Get(id)
 	if err != nil {
@@ -138,7 +140,8 @@ func InterchangeRun(id uint64, send bool, value int, rounds uint64) (job uint64,
 	}), nil
 }
 
-// InterchangeOutcome is what the kernel of the last run reported: {rounds, ns, kernel} as JSON.
+// InterchangeOutcome returns the results of the kernel of the last run: {rounds, ns, kernel} as
+// JSON.
 func InterchangeOutcome(id uint64) (text string, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -152,8 +155,8 @@ func InterchangeOutcome(id uint64) (text string, err error) {
 	return toJSON(*out)
 }
 
-// InterchangeVerify starts to count the bytes of a side's buffer that are not the value, on its
-// GPU. JobResult: how many.
+// InterchangeVerify starts to count, on a side's GPU, the bytes of its buffer that differ from
+// value. JobResult: the number of bytes.
 func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 	defer guard(&err)
 	s, err := exchanges.Get(id)
@@ -170,7 +173,7 @@ func InterchangeVerify(id uint64, value int) (job uint64, err error) {
 	}), nil
 }
 
-// InterchangeClose takes a side down. A handle that is closed already is ignored.
+// InterchangeClose closes a side. It ignores a handle that is already closed.
 func InterchangeClose(id uint64) (n int, err error) {
 	defer guard(&err)
 	if s, ok := exchanges.Remove(id); ok {

@@ -12,8 +12,8 @@ import (
 	"mori/pybind/handle"
 )
 
-// A job is a call that waits for other processes, while Python looks after it in slices. Python may
-// let go of it: the call continues, as far as its context lets it, and what comes out is dropped.
+// A job is a call that waits for other processes. Python polls it in slices. If Python drops a job,
+// its context is canceled. The call continues until it notices, and its result is discarded.
 type job struct {
 	done   chan struct{}
 	cancel context.CancelFunc
@@ -23,10 +23,10 @@ type job struct {
 
 var jobs = handle.Table[*job]{What: "job"}
 
-// A queue runs jobs one after the other, in the order in which they were started.
+// A queue runs jobs one at a time, in the order in which they were started.
 type queue struct {
 	mu   sync.Mutex
-	last <-chan struct{} // closed when the last job is done; nil: there was none
+	last <-chan struct{} // closed when the last job is done; nil before the first
 }
 
 func (q *queue) start(call func(ctx context.Context) (uint64, error)) (id uint64) {
@@ -74,7 +74,7 @@ func JobWait(id uint64, timeoutMS int) (done bool, err error) {
 	}
 }
 
-// JobResult returns what came out of a job that is done, and forgets it.
+// JobResult returns the result of a job that is done, and removes the job.
 func JobResult(id uint64) (value uint64, err error) {
 	defer guard(&err)
 	j, err := jobs.Get(id)
@@ -90,7 +90,7 @@ func JobResult(id uint64) (value uint64, err error) {
 	return j.value, j.err
 }
 
-// JobDrop lets go of a job. What can be given up is.
+// JobDrop removes a job and cancels its context.
 func JobDrop(id uint64) (n int, err error) {
 	defer guard(&err)
 	if j, ok := jobs.Remove(id); ok {

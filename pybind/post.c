@@ -2,8 +2,8 @@
 
 // Posting transfers: one C function for all callers in Python and all options.
 //
-// Posting keeps the GIL: it takes a few microseconds, and giving the GIL up beside a busy Python thread
-// costs over a hundred. Only a post that has to open a connection releases it.
+// Posting holds the GIL. It takes a few microseconds, and releasing the GIL beside a busy Python
+// thread costs over a hundred. Only a post that has to open a connection releases it.
 
 #include "_cgo_export.h"
 
@@ -18,14 +18,15 @@ int mori_post_setup(PyObject *options, PyObject *from_native) {
 	return 0;
 }
 
-// typed replaces a RuntimeError of ours by the exception that it stands for. It returns NULL.
+// typed replaces a RuntimeError of the extension by the exception that it represents. It returns
+// NULL.
 static PyObject *typed(void) {
 	PyObject *type, *value, *trace;
 	PyErr_Fetch(&type, &value, &trace);
 	PyErr_NormalizeException(&type, &value, &trace);
 	if (type == PyExc_RuntimeError && translate) {
 		PyObject *better = PyObject_CallOneArg(translate, value);
-		if (better == NULL) { // its own error is the better answer
+		if (better == NULL) { // translate raised: keep its own error
 			Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
 			return NULL;
 		}
@@ -63,8 +64,8 @@ static PyObject *submit(mori_transfer *t) {
 	return (PyObject *)mori_wrap(ref);
 }
 
-// with_options fills the options of a transfer from three arguments: deadline_ms, tag, after. What it
-// returns keeps the tag alive.
+// with_options fills in the options of a transfer from three arguments: deadline_ms, tag, after.
+// The returned object keeps the tag alive.
 static PyObject *with_options(PyObject *const *args, mori_transfer *t) {
 	PyObject *found = PyObject_Vectorcall(parse_options, args, 3, NULL);
 	Py_ssize_t ntag;
@@ -78,8 +79,8 @@ static PyObject *with_options(PyObject *const *args, mori_transfer *t) {
 	return found;
 }
 
-// post posts entries with the arguments that every form has: session, is_write, three for the entries,
-// uid, and perhaps three options.
+// post posts entries with the arguments that every form has: session, is_write, three for the
+// entries, uid, and optionally three options.
 static PyObject *post(PyObject *const *args, Py_ssize_t nargs, entries *e) {
 	mori_transfer t = {
 		.local = e->lo.v, .remote = e->ro.v, .sizes = e->sz.v, .nlocal = e->lo.n, .nremote = e->ro.n, .nsizes = e->sz.n,

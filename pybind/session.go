@@ -16,8 +16,8 @@ import (
 	"mori/pybind/handle"
 )
 
-// A session stands behind a session handle: a real one, or the status that every transfer of a pair
-// gets which no backend can serve.
+// A session is the value of a session handle. It is a real session, or, if no backend can serve the
+// pair, the status for every transfer.
 type session struct {
 	*io.Session
 	refusal *io.Status
@@ -25,8 +25,8 @@ type session struct {
 
 var sessions = handle.Table[*session]{What: "session"}
 
-// EngineCreateSession prepares transfers between two regions, given by packed descriptors in hex. 0
-// means that no backend can serve the pair.
+// EngineCreateSession prepares transfers between two regions, given by packed descriptors in hex.
+// It returns 0 if no backend can serve the pair.
 func EngineCreateSession(engine uint64, local string, remote string) (id uint64, err error) {
 	defer guard(&err)
 	e, l, r, err := engineAndPair(engine, local, remote)
@@ -41,7 +41,7 @@ func EngineCreateSession(engine uint64, local string, remote string) (id uint64,
 }
 
 // EngineSessionFor is EngineCreateSession for transfers without a session of their own. It never
-// returns 0: when no backend can serve the pair, transfers on the handle fail with ERR_BAD_STATE.
+// returns 0: if no backend can serve the pair, transfers on the handle fail with ERR_BAD_STATE.
 func EngineSessionFor(engine uint64, local string, remote string) (id uint64, err error) {
 	defer guard(&err)
 	e, l, r, err := engineAndPair(engine, local, remote)
@@ -76,8 +76,8 @@ func SessionAlive(id uint64) (alive bool, err error) {
 	return s.Session != nil && s.Alive(), nil
 }
 
-// SessionWithDeadline makes a session between the same regions whose transfers have ms
-// milliseconds; 0 is no deadline.
+// SessionWithDeadline creates a session between the same regions with a deadline of ms milliseconds
+// for its transfers; 0 is no deadline.
 func SessionWithDeadline(id uint64, ms int) (other uint64, err error) {
 	defer guard(&err)
 	s, err := sessions.Get(id)
@@ -105,8 +105,8 @@ func SessionCancel(id uint64, uid uint64, timeoutMS int) (n int, err error) {
 	return 0, s.Cancel(ctx, uid)
 }
 
-// StatusCancel ends the transfer of a status. Without an error no byte of it can land any more on
-// either side.
+// StatusCancel ends the transfer of a status. If it returns no error, the transfer can write no
+// more bytes on either side.
 func StatusCancel(id uint64, timeoutMS int) (n int, err error) {
 	defer guard(&err)
 	s, err := statuses.Get(id)
@@ -118,7 +118,7 @@ func StatusCancel(id uint64, timeoutMS int) (n int, err error) {
 	return 0, s.Cancel(ctx)
 }
 
-// patience bounds a call; a negative timeout does not.
+// patience returns a context that ends after ms milliseconds; never, if ms is negative.
 func patience(ms int) (context.Context, context.CancelFunc) {
 	if ms < 0 {
 		return context.WithCancel(context.Background())
@@ -126,7 +126,7 @@ func patience(ms int) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Duration(ms)*time.Millisecond)
 }
 
-// SessionClose gives the handle back. Transfers under way go on.
+// SessionClose closes the handle. Pending transfers continue.
 func SessionClose(id uint64) (n int, err error) {
 	defer guard(&err)
 	sessions.Remove(id)
@@ -146,9 +146,9 @@ func SessionDescribe(id uint64) (text string, err error) {
 	return toJSON(s.Session.Describe())
 }
 
-// moriPost submits the transfer that C describes. If its gate is wrong, *why is the text of an
-// error, which C frees. It answers MORI_WOULD_WAIT where a connection must be made first and
-// may_wait is 0.
+// moriPost submits the transfer that C describes. If the gate of the transfer is invalid, it sets
+// *why to the text of an error, which C frees. It returns MORI_WOULD_WAIT if a connection must be
+// opened first and may_wait is 0.
 //
 //export moriPost
 func moriPost(t *C.mori_transfer, out *C.mori_status_ref, why **C.char) (answer C.int) {
@@ -185,15 +185,15 @@ func moriPost(t *C.mori_transfer, out *C.mori_status_ref, why **C.char) (answer 
 func deadlineOf(t *C.mori_transfer) time.Duration {
 	switch {
 	case t.deadline_ms < 0:
-		return 0 // the session's
+		return 0 // the session's default
 	case t.deadline_ms == 0:
 		return io.NoDeadline
 	}
 	return time.Duration(t.deadline_ms) * time.Millisecond
 }
 
-// afterOf returns the gate of a transfer: a stream or an event of the caller's, on the GPU with
-// a number.
+// afterOf returns the gate of a transfer: a stream or an event of the caller, on the GPU with a
+// number.
 func afterOf(t *C.mori_transfer) (a io.After, err error) {
 	if t.after == C.MORI_AFTER_NOTHING {
 		return io.After{}, nil
@@ -209,7 +209,7 @@ func afterOf(t *C.mori_transfer) (a io.After, err error) {
 	return io.AfterEvent(d.ExternalEvent(uint64(t.after_handle))), nil
 }
 
-// words views n numbers at p, which C keeps alive during the call.
+// words returns a view of n numbers at p, which C keeps alive during the call.
 func words(p *C.uint64_t, n C.int64_t) []uint64 {
 	if n == 0 {
 		return nil

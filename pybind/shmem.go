@@ -17,27 +17,27 @@ import (
 	"mori/shmem"
 )
 
-// A pe is what this process, or one of its threads, is of a World.
+// A pe is the PE of this process, or of one of its threads, in a World.
 type pe struct {
 	*shmem.World
-	mapped []bool // which PEs' memory the CPU loads and stores here: nothing that is asked of these waits
-	anyFar bool   // that of some PE it does not
+	mapped []bool // by PE: its memory is mapped for CPU loads and stores, so calls to it do not wait
+	anyFar bool   // whether any PE's memory is not mapped
 
-	thread, rank int // who became it, and as which number; -1: not known before
+	thread, rank int // the thread that called init, and its rank, -1 if init must find it
 	jobs         queue
 	qpPerPE      int
-	device       *device.Device // of the heap, nil: host memory
+	device       *device.Device // of the heap; nil: host memory
 
-	calls   atomic.Int64 // hot ones that are on their way
-	closing atomic.Bool  // no more shall begin
-	ending  atomic.Bool  // those that wait shall end; finalize itself waits later, and shall not
+	calls   atomic.Int64 // hot calls in progress
+	closing atomic.Bool  // no new calls may begin
+	ending  atomic.Bool  // waiting calls must end; finalize resets it before its own waits
 }
 
-// callsEnd is how long finalize waits for calls of other threads. Those that wait are asked every
+// callsEnd is how long finalize waits for calls of other threads. Waiting calls check for it every
 // 100 ms.
 const callsEnd = 3 * time.Second
 
-// enter is current for calls that touch symmetric memory, which stays until leave.
+// enter is current for calls that access symmetric memory, which stays valid until leave.
 func enter() (*pe, error) {
 	p, err := current()
 	if err != nil {
@@ -52,7 +52,7 @@ func enter() (*pe, error) {
 
 func (p *pe) leave() { p.calls.Add(-1) }
 
-// ask returns whether calls that wait continue.
+// ask returns an error if waiting calls must end.
 func (p *pe) ask() error {
 	if p.ending.Load() {
 		return shmem.ErrClosed
@@ -60,7 +60,7 @@ func (p *pe) ask() error {
 	return askPython()
 }
 
-// vacate keeps calls out, and waits for those on their way.
+// vacate rejects new calls and waits until those in progress have ended.
 func (p *pe) vacate() error {
 	p.closing.Store(true)
 	p.ending.Store(true)
@@ -74,14 +74,14 @@ func (p *pe) vacate() error {
 	return nil
 }
 
-// ShmemUniqueID makes the id that ranks need to find each other, in hex.
+// ShmemUniqueID creates the id that ranks need to find each other, in hex.
 func ShmemUniqueID() (id string, err error) {
 	defer guard(&err)
 	made, err := bootstrap.NewUniqueID()
 	return hex.EncodeToString(made[:]), err
 }
 
-// ShmemInitUniqueID starts to join the ranks that have this id, given in hex. JobResult: 0.
+// ShmemInitUniqueID starts to join the ranks with this id, given in hex. JobResult: 0.
 func ShmemInitUniqueID(id string, rank int, size int) (job uint64, err error) {
 	defer guard(&err)
 	raw, err := hex.DecodeString(id)
@@ -105,8 +105,8 @@ func ShmemInitFile(path string, rank int, size int) (job uint64, err error) {
 	})
 }
 
-// ShmemInitLaunched starts to join the ranks that a launcher started with this one; without a
-// launcher this is all. JobResult: 0.
+// ShmemInitLaunched starts to join the ranks that a launcher started with this one. Without a
+// launcher, this process is the only rank. JobResult: 0.
 func ShmemInitLaunched() (job uint64, err error) {
 	defer guard(&err)
 	_, launched, err := launcher.Find()
@@ -121,7 +121,8 @@ func ShmemInitLaunched() (job uint64, err error) {
 	})
 }
 
-// ShmemLaunched returns what the launcher set for this process, as JSON; null if there was none.
+// ShmemLaunched returns the settings of the launcher for this process, as JSON; null without a
+// launcher.
 func ShmemLaunched() (text string, err error) {
 	defer guard(&err)
 	launch, ok, err := launcher.Find()
@@ -132,8 +133,8 @@ func ShmemLaunched() (text string, err error) {
 }
 
 // initialise makes this process, or this thread of it, a PE of the group that join finds, unless it
-// is one. rank is its number, -1 if join finds it out. What the environment and the thread say
-// about GPUs counts now.
+// already is one. rank is its number, -1 if join determines it. initialise reads the environment's
+// and the thread's choice of GPU now, not in the job.
 func initialise(rank int, join func(context.Context) (bootstrap.Group, error)) (job uint64, err error) {
 	p, made := members.claim(rank)
 	if !made {
@@ -183,8 +184,8 @@ func (p *pe) open(ctx context.Context, cfg shmem.Config, join func(context.Conte
 	return nil
 }
 
-// ShmemFinalize starts to end what init began. Without it there is nothing to do. Calls of other
-// threads that wait get an error. JobResult: 0.
+// ShmemFinalize starts to undo init. Without init it does nothing. Waiting calls of other threads
+// fail. JobResult: 0.
 func ShmemFinalize() (job uint64, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -213,7 +214,7 @@ func ShmemInitialized() bool {
 	return err == nil
 }
 
-// ShmemMyPE returns this process's number.
+// ShmemMyPE returns the number of this process's PE.
 func ShmemMyPE() (n int, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -233,7 +234,7 @@ func ShmemNPEs() (n int, err error) {
 	return p.NPEs(), nil
 }
 
-// ShmemNumQPPerPE returns how many queue pairs a pair of PEs has over RDMA.
+// ShmemNumQPPerPE returns the number of RDMA queue pairs per pair of PEs.
 func ShmemNumQPPerPE() (n int, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -243,7 +244,7 @@ func ShmemNumQPPerPE() (n int, err error) {
 	return p.qpPerPE, nil
 }
 
-// ShmemDescribe returns the heap's use and how each PE is reached, as JSON.
+// ShmemDescribe returns the heap's usage and how each PE is reached, as JSON.
 func ShmemDescribe() (text string, err error) {
 	defer guard(&err)
 	p, err := current()
@@ -260,8 +261,8 @@ func ShmemLog(text string) (n int, err error) {
 	return 0, nil
 }
 
-// ShmemDoctor returns what init would do here: how the heap would be made, and what a launcher has
-// set, as JSON.
+// ShmemDoctor returns how init would create the heap here, and the settings of the launcher, as
+// JSON.
 func ShmemDoctor() (text string, err error) {
 	defer guard(&err)
 	cfg, err := shmem.ConfigFromEnv()
@@ -284,7 +285,7 @@ func ShmemDoctor() (text string, err error) {
 	}{cfg.Mode.String() + " on " + where(cfg.Device), cfg.HeapSize, cfg.NodeID, cfg.Timeout.String(), found})
 }
 
-// where is whose memory the heap is.
+// where names the owner of the heap's memory.
 func where(d *device.Device) string {
 	if d == nil {
 		return "host memory"
@@ -324,26 +325,27 @@ func ShmemCalloc(count uint64, size uint64) (job uint64, err error) {
 	return collective(func(p *pe) (uint64, error) { return p.Calloc(count, size) })
 }
 
-// ShmemFree starts to free what ShmemMalloc gave. JobResult: 0.
+// ShmemFree starts to free memory that ShmemMalloc returned. JobResult: 0.
 func ShmemFree(addr uint64) (job uint64, err error) {
 	defer guard(&err)
 	return collective(func(p *pe) (uint64, error) { return 0, p.Free(addr) })
 }
 
-// ShmemRegister starts to make size bytes at addr, which the caller keeps, reachable by all PEs.
-// JobResult: 0.
+// ShmemRegister starts to make size bytes at addr accessible to all PEs. The caller still owns
+// them. JobResult: 0.
 func ShmemRegister(addr uint64, size uint64) (job uint64, err error) {
 	defer guard(&err)
 	return collective(func(p *pe) (uint64, error) { return 0, p.RegisterBuffer(addr, size) })
 }
 
-// ShmemDeregister starts to take ShmemRegister back. JobResult: 0.
+// ShmemDeregister starts to undo ShmemRegister. JobResult: 0.
 func ShmemDeregister(addr uint64, size uint64) (job uint64, err error) {
 	defer guard(&err)
 	return collective(func(p *pe) (uint64, error) { return 0, p.DeregisterBuffer(addr, size) })
 }
 
-// ShmemPtr returns where a PE's copy of a symmetric address lies in this process, 0 if it does not.
+// ShmemPtr returns the address of a PE's copy of a symmetric address in this process, 0 if it is
+// not mapped here.
 func ShmemPtr(addr uint64, target int) (at uint64, err error) {
 	defer guard(&err)
 	p, err := current()

@@ -12,8 +12,8 @@ import (
 	"mori/shmem"
 )
 
-// moduleList has the modules that know a World, for the next World, as Triton keeps compiled
-// kernels for as long as the process lives.
+// moduleList holds the modules that were connected to a World, to reconnect them to the next World.
+// Triton keeps compiled kernels for the lifetime of the process.
 type moduleList struct {
 	mu  sync.Mutex
 	all []*shmem.Module
@@ -33,7 +33,7 @@ func (l *moduleList) add(m *shmem.Module) {
 	l.all = append(l.all, m)
 }
 
-// refill connects the modules of an earlier World to this one. One that is gone is left out.
+// refill connects the modules of an earlier World to this one. It skips modules that were unloaded.
 func (l *moduleList) refill(w *shmem.World) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,8 +42,8 @@ func (l *moduleList) refill(w *shmem.World) {
 	}
 }
 
-// ShmemModuleInit connects a module of a GPU, CUmodule or hipModule_t, to symmetric memory. False:
-// it has no kernels that use that.
+// ShmemModuleInit connects a GPU module (CUmodule or hipModule_t) to symmetric memory. It returns
+// false if no kernel of the module uses symmetric memory.
 func ShmemModuleInit(module uint64) (known bool, err error) {
 	defer guard(&err)
 	p, err := enter()
@@ -62,8 +62,8 @@ func ShmemModuleInit(module uint64) (known bool, err error) {
 	return true, nil
 }
 
-// ShmemLoadModule loads a file, of PTX or a code object, on the GPU of this thread's PE, and
-// connects it to symmetric memory. The handle is the vendor's; the module stays until the process
+// ShmemLoadModule loads a PTX file or a code object on the GPU of this thread's PE, and connects it
+// to symmetric memory. It returns the vendor's handle. The module stays loaded until the process
 // ends.
 func ShmemLoadModule(path string) (handle uint64, err error) {
 	defer guard(&err)
@@ -91,8 +91,8 @@ func ShmemLoadModule(path string) (handle uint64, err error) {
 	return m.Handle(), nil
 }
 
-// ShmemBarrierOnStream puts a barrier of all PEs into a stream of the GPU, cudaStream_t or
-// hipStream_t. False: the heap is in host memory, and nothing was done.
+// ShmemBarrierOnStream queues a barrier of all PEs on a GPU stream (cudaStream_t or hipStream_t).
+// It returns false and does nothing if the heap is in host memory.
 func ShmemBarrierOnStream(stream uint64) (onGPU bool, err error) {
 	defer guard(&err)
 	p, err := enter()
@@ -106,8 +106,8 @@ func ShmemBarrierOnStream(stream uint64) (onGPU bool, err error) {
 	return true, p.BarrierOnStream(stream)
 }
 
-// ShmemDevice returns the number of the GPU that the heap of this thread's PE is on, by
-// mori.device; -1: host memory.
+// ShmemDevice returns the mori.device number of the GPU that holds the heap of this thread's PE;
+// -1: host memory.
 func ShmemDevice() (number int, err error) {
 	defer guard(&err)
 	p, err := current()

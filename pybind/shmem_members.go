@@ -10,20 +10,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// membership is which PEs this process is. As OpenSHMEM has it, a process is one, of which every
-// thread is. It is several if threads that say that they are different ranks come to init at one
-// time, each with a GPU of its own: then a thread is what it has become, and others are none.
+// membership holds the PEs of this process. As in OpenSHMEM, a process normally is one PE, shared
+// by all its threads. It has several PEs if threads call init at the same time with different
+// ranks, each with its own GPU. Then each of these threads has its own PE, and other threads have
+// none.
 type membership struct {
-	only  atomic.Pointer[pe]          // the one that there is
+	only  atomic.Pointer[pe]          // the only PE, if there is one
 	bound atomic.Pointer[map[int]*pe] // by thread, if there are several
 
 	mu  sync.Mutex
-	all []*pe // those that are made, too
+	all []*pe // including PEs whose init is in progress
 }
 
 var members membership
 
-// idle runs jobs of no PE.
+// idle runs jobs that belong to no PE.
 var idle queue
 
 var (
@@ -31,7 +32,7 @@ var (
 	errOutsider = coded("E_STATE", errors.New("this process has several PEs, one for each thread that called init, and this thread did not"))
 )
 
-// current is the PE of the calling thread.
+// current returns the PE of the calling thread.
 func current() (*pe, error) {
 	if p := members.only.Load(); p != nil {
 		return p, nil
@@ -46,9 +47,8 @@ func current() (*pe, error) {
 	return nil, errOutsider
 }
 
-// claim finds the PE that the calling thread is or is becoming, as this rank, or begins one. An
-// init of a rank that the process is already, or of one that a launcher sets, is of that PE,
-// whichever thread calls.
+// claim returns the PE of the calling thread, or adds a new one for this rank. If a PE already has
+// this rank, or a launcher sets the ranks, claim returns the existing PE, whichever thread calls.
 func (m *membership) claim(rank int) (p *pe, made bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -63,7 +63,7 @@ func (m *membership) claim(rank int) (p *pe, made bool) {
 	return p, true
 }
 
-// leave ends what claim began, and reports whether there is no PE left.
+// leave removes a PE that claim added, and reports whether no PE is left.
 func (m *membership) leave(p *pe) (last bool) {
 	m.mu.Lock()
 	for i := range m.all {
@@ -78,8 +78,8 @@ func (m *membership) leave(p *pe) (last bool) {
 	return last
 }
 
-// publish lets calls find what there is. Of several PEs each stays with its thread until all are
-// gone.
+// publish makes current find the PEs. Once a process has had several PEs, each stays bound to its
+// thread until all are gone.
 func (m *membership) publish() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

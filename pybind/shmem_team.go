@@ -7,7 +7,7 @@ import (
 	"mori/shmem"
 )
 
-// Handles of the teams that are always there. Others come from teams.
+// Handles of the predefined teams. All others come from teams.
 const (
 	teamWorld  = 1
 	teamShared = 2
@@ -29,7 +29,7 @@ func team(id uint64) (*shmem.Team, error) {
 	return teams.Get(id)
 }
 
-// ShmemTeamMyPE returns this process's number in a team.
+// ShmemTeamMyPE returns the number of this process's PE in a team.
 func ShmemTeamMyPE(id uint64) (n int, err error) {
 	defer guard(&err)
 	t, err := team(id)
@@ -39,7 +39,7 @@ func ShmemTeamMyPE(id uint64) (n int, err error) {
 	return t.MyPE(), nil
 }
 
-// ShmemTeamNPEs returns the number of a team's members.
+// ShmemTeamNPEs returns the number of members of a team.
 func ShmemTeamNPEs(id uint64) (n int, err error) {
 	defer guard(&err)
 	t, err := team(id)
@@ -49,7 +49,8 @@ func ShmemTeamNPEs(id uint64) (n int, err error) {
 	return t.NPEs(), nil
 }
 
-// ShmemTeamTranslatePE returns the number in another team of a team's member, -1 if that has none.
+// ShmemTeamTranslatePE translates a member's number to its number in another team, -1 if it is not
+// in that team.
 func ShmemTeamTranslatePE(id uint64, member int, other uint64) (n int, err error) {
 	defer guard(&err)
 	from, err := team(id)
@@ -63,8 +64,8 @@ func ShmemTeamTranslatePE(id uint64, member int, other uint64) (n int, err error
 	return from.TranslatePE(member, to), nil
 }
 
-// ShmemTeamSplitStrided starts to make a team of members of another. JobResult: its handle, 0 for
-// who is not in it.
+// ShmemTeamSplitStrided starts to create a team from members of another. JobResult: its handle, 0
+// on PEs that are not in it.
 func ShmemTeamSplitStrided(id uint64, start int, stride int, size int) (job uint64, err error) {
 	defer guard(&err)
 	parent, err := team(id)
@@ -77,7 +78,7 @@ func ShmemTeamSplitStrided(id uint64, start int, stride int, size int) (job uint
 	})
 }
 
-// ShmemTeamSplit2D starts to make teams of the rows and columns of a team laid out in rows of
+// ShmemTeamSplit2D starts to create teams from the rows and columns of a team laid out in rows of
 // xrange. JobResult: a handle for ShmemTeamAxis.
 func ShmemTeamSplit2D(id uint64, xrange int) (job uint64, err error) {
 	defer guard(&err)
@@ -94,11 +95,11 @@ func ShmemTeamSplit2D(id uint64, xrange int) (job uint64, err error) {
 	})
 }
 
-// grids are pairs of teams on their way to Python.
+// grids holds pairs of teams that Python has not fetched yet.
 var grids = handle.Table[[2]uint64]{What: "pair of teams"}
 
-// ShmemTeamAxis returns the handle of the row's team (0), then of the column's (1), after which the
-// pair is forgotten.
+// ShmemTeamAxis returns the handle of the row's team for axis 0, and of the column's for axis 1.
+// Axis 1 removes the pair.
 func ShmemTeamAxis(pair uint64, axis int) (id uint64, err error) {
 	defer guard(&err)
 	both, err := grids.Get(pair)
@@ -119,7 +120,7 @@ func handleOf(t *shmem.Team) uint64 {
 	return teams.Add(t)
 }
 
-// ShmemTeamDestroy starts to end a team. JobResult: 0.
+// ShmemTeamDestroy starts to destroy a team. JobResult: 0.
 func ShmemTeamDestroy(id uint64) (job uint64, err error) {
 	defer guard(&err)
 	t, err := team(id)

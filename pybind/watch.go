@@ -12,7 +12,7 @@ import (
 
 var watchers = handle.Table[*io.Watcher]{What: "watcher"}
 
-// WatcherOpen makes a watcher of statuses for one event loop.
+// WatcherOpen creates a watcher of statuses for one event loop.
 func WatcherOpen() (id uint64, err error) {
 	defer guard(&err)
 	w, err := io.NewWatcher()
@@ -22,7 +22,7 @@ func WatcherOpen() (id uint64, err error) {
 	return watchers.Add(w), nil
 }
 
-// WatcherFD is the descriptor that is readable while WatcherTake has something.
+// WatcherFD returns the descriptor that is readable while WatcherTake would return tokens.
 func WatcherFD(id uint64) (fd int, err error) {
 	defer guard(&err)
 	w, err := watchers.Get(id)
@@ -32,8 +32,8 @@ func WatcherFD(id uint64) (fd int, err error) {
 	return w.FD(), nil
 }
 
-// WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal with blanks
-// between them.
+// WatcherTake returns the tokens of the statuses that left IN_PROGRESS, in decimal, separated by
+// spaces.
 func WatcherTake(id uint64) (tokens string, err error) {
 	defer guard(&err)
 	w, err := watchers.Get(id)
@@ -59,8 +59,8 @@ func WatcherClose(id uint64) (n int, err error) {
 	return 0, nil
 }
 
-// StatusWatch makes the watcher take token when the status is not in progress any more, which may
-// be now.
+// StatusWatch makes the watcher receive token when the status leaves IN_PROGRESS, or now if it
+// already has.
 func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error) {
 	defer guard(&err)
 	s, err := statuses.Get(status)
@@ -75,7 +75,7 @@ func StatusWatch(status uint64, watcher uint64, token uint64) (n int, err error)
 	return 0, nil
 }
 
-// EngineFD is a descriptor that becomes readable when transfers of the engine end.
+// EngineFD returns a descriptor that becomes readable when transfers of the engine end.
 func EngineFD(engine uint64) (fd int, err error) {
 	defer guard(&err)
 	e, err := engines.Get(engine)

@@ -22,14 +22,14 @@ import (
 
 func main() {} // never runs: programs load the library
 
-// sides are those that were opened, by number.
+// sides holds the open sides, by number.
 var (
 	sides  sync.Map
 	mu     sync.Mutex
 	number uint64
 )
 
-// answer is what a function returns for an error.
+// answer reports an error to C: it sets *text and returns the status.
 func answer(err error, text **C.char) C.int {
 	if err == nil {
 		return 0
@@ -38,7 +38,7 @@ func answer(err error, text **C.char) C.int {
 	return -1
 }
 
-// on calls with a side. Nothing may panic into C.
+// on runs call with a side. It recovers panics, which must not reach C.
 func on(id C.uint64_t, text **C.char, call func(s *interchange.Side) error) C.int {
 	return answer(func() (err error) {
 		defer guard(&err)
@@ -130,7 +130,7 @@ func mori_side_endpoint(side C.uint64_t, number *C.uint32_t, address, text **C.c
 	})
 }
 
-// receive gives a side what the other has sent.
+// receive passes a side the bytes that the other side has sent.
 func receive(side C.uint64_t, what *C.char, text **C.char, step func(s *interchange.Side, b []byte) error) C.int {
 	return on(side, text, func(s *interchange.Side) error {
 		b, err := hex.DecodeString(C.GoString(what))
@@ -191,7 +191,7 @@ func mori_side_view(side C.uint64_t, view *C.struct_mori_view, text **C.char) C.
 	})
 }
 
-// bytesAt are so many bytes of the caller's.
+// bytesAt returns a view of n bytes that the caller owns.
 func bytesAt(at unsafe.Pointer, n C.uint64_t) ([]byte, error) {
 	if at == nil || n == 0 || n > 1<<40 {
 		return nil, fmt.Errorf("%d bytes of the caller at %p", uint64(n), at)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package handle gives out numbers for Go values, which Python holds in their place.
+// Package handle assigns ids to Go values, which Python holds in place of pointers.
 package handle
 
 import (
@@ -9,13 +9,13 @@ import (
 	"sync"
 )
 
-// ErrStale is an id that is not in use.
+// ErrStale means that an id is not in use.
 var ErrStale = errors.New("is closed or was never given out")
 
-// A Table gives out ids for values. An id is an index and a generation, so a stale id finds
-// nothing. 0 is never an id.
+// A Table assigns ids to values. An id is an index and a generation, so a stale id finds nothing. 0
+// is never an id.
 type Table[T any] struct {
-	What string // what the values are, for errors
+	What string // kind of value, for errors
 
 	mu   sync.RWMutex
 	rows []row[T]
@@ -27,7 +27,7 @@ type row[T any] struct {
 	gen   uint32 // odd while in use
 }
 
-// Add gives out an id for v.
+// Add stores v and returns its id.
 func (t *Table[T]) Add(v T) uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -55,7 +55,7 @@ func (t *Table[T]) Get(id uint64) (T, error) {
 	return none, fmt.Errorf("%s handle %#x %w", t.What, id, ErrStale)
 }
 
-// Remove takes id back; false if it was not in use.
+// Remove removes the value of id and returns it. It reports false if id was not in use.
 func (t *Table[T]) Remove(id uint64) (T, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,10 +71,10 @@ func (t *Table[T]) Remove(id uint64) (T, bool) {
 	return v, true
 }
 
-// Clear takes all ids back and returns what they stood for.
+// Clear removes all values and returns them.
 func (t *Table[T]) Clear() (values []T) { return t.Take(func(T) bool { return true }) }
 
-// Take removes and returns the values that which accepts.
+// Take removes and returns the values for which which is true.
 func (t *Table[T]) Take(which func(T) bool) (values []T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
