@@ -90,9 +90,8 @@ class IOEngine:
         """Return a file descriptor for epoll that becomes readable when transfers end.
 
         ``os.read(engine.fileno(), 8)`` clears it until the next transfer ends. Check the statuses
-        after
-        that read. The engine owns the descriptor: do not close it. In asyncio, ``await status`` is
-            simpler.
+        after that read. The engine owns the descriptor: do not close it. In asyncio,
+        ``await status`` is simpler.
         """
         return self._engine.FileNo()
 

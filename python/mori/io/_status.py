@@ -104,8 +104,7 @@ class TransferStatus:
         """Wait in asyncio and return the code: ``code = await session.write(...)``.
 
         The event loop keeps running, and no thread is used. Cancelling the awaiting task does not
-        cancel the
-        transfer: its memory stays in use until the transfer ends. See :meth:`Cancel`.
+        cancel the transfer: its memory stays in use until the transfer ends. See :meth:`Cancel`.
         """
         yield from _aio.wait(self).__await__()
         return self.Code()
