@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// A Child is this test program in another process, which obeys.
+// A Child is this test program, running as another process that executes orders.
 type Child struct {
 	Cmd *exec.Cmd
 
@@ -22,13 +22,14 @@ type Child struct {
 	out *bufio.Scanner
 }
 
-// An answer is a line of a child.
+// An answer is one line of output of a child.
 type answer struct {
 	Err   string
 	Reply json.RawMessage
 }
 
-// Start starts this program with a variable set. The child is let go when the test ends.
+// Start starts this program with an environment variable set. When the test ends, the child gets the
+// end of its input and Start's cleanup waits for it.
 func Start(tb testing.TB, variable string) *Child {
 	tb.Helper()
 	c := &Child{Cmd: exec.Command(os.Args[0], "-test.run=^$")}
@@ -51,8 +52,8 @@ func Start(tb testing.TB, variable string) *Child {
 	return c
 }
 
-// Ask gives the child an order and waits until it has obeyed. The reply is decoded to what reply
-// points to.
+// Ask sends the child an order and waits until the child has executed it. It decodes the reply into
+// what reply points to.
 func (c *Child) Ask(order, reply any) error {
 	b, err := json.Marshal(order)
 	if err != nil {
@@ -74,7 +75,8 @@ func (c *Child) Ask(order, reply any) error {
 	return json.Unmarshal(a.Reply, reply)
 }
 
-// Stop has a child stand still, and returns when all of its threads do: until then it may answer.
+// Stop suspends a child with SIGSTOP and returns when all its threads have stopped. Until then the
+// child may still answer.
 func Stop(child *exec.Cmd) error {
 	if err := child.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -89,7 +91,8 @@ func Stop(child *exec.Cmd) error {
 	return nil
 }
 
-// Serve is the child's side: it obeys orders until there are no more, and reports whether it could.
+// Serve runs in the child. It executes orders until there are no more, and reports whether it
+// could.
 func Serve[Order, Reply any](obey func(Order) (Reply, error)) bool {
 	in, out := bufio.NewScanner(os.Stdin), json.NewEncoder(os.Stdout)
 	in.Buffer(nil, 1<<20)

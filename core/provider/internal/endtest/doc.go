@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 
-// Package endtest is what the tests of providers with connected endpoints begin with: an endpoint
-// and the objects that it needs, two that are connected, ops whose ends are waited for, and a peer
-// that is a process of its own.
+// Package endtest has the common parts of tests of providers with connected endpoints: an endpoint
+// with its objects, a pair of connected endpoints, ops that are waited for, and a peer in a process
+// of its own.
 //
 //	var all endtest.Stack
 //	o, err := endtest.Open(ctx, fab, nil, 1024, &all) // close by all.Close(), also after an error
 //	err = endtest.Connect(ctx, o.EP, otherFabric, other.EP)
 //	err = endtest.Do(ctx, o.EP, o.CQ, fabric.Op{Kind: fabric.OpWrite, ...})
 //
-// A [Child] is the test program itself, started again with a variable set. Its TestMain calls
-// [Serve] then, which answers what [Child.Ask] asks.
+// A [Child] is the test program itself, started again with an environment variable set. Its
+// TestMain then calls [Serve], which answers [Child.Ask].
 //
 // Calls end with ctx. They wait by sleeping in the completion queue, as programs do.
 package endtest

@@ -12,10 +12,10 @@ import (
 	"mori/core/fabric"
 )
 
-// A Stack is what is to be closed.
+// A Stack is a list of close functions.
 type Stack []func() error
 
-// Close closes all, the last one first, and forgets it.
+// Close calls all functions, the last one first, and empties the stack.
 func (s *Stack) Close() error {
 	var errs []error
 	for i := len(*s) - 1; i >= 0; i-- {
@@ -25,7 +25,7 @@ func (s *Stack) Close() error {
 	return errors.Join(errs...)
 }
 
-// Objects are an enabled endpoint, bound to one completion queue and one event queue, and its
+// Objects holds an enabled endpoint, bound to one completion queue and one event queue, and its
 // domain.
 type Objects struct {
 	Dom fabric.Domain
@@ -34,8 +34,8 @@ type Objects struct {
 	EP  fabric.Endpoint
 }
 
-// Open makes them on a fabric, with a completion queue of so many entries, and puts each on the
-// stack.
+// Open makes the Objects on a fabric, with a completion queue of this many entries. It pushes the
+// close function of each onto the stack.
 func Open(ctx context.Context, fab fabric.Fabric, info *fabric.Info, entries int, all *Stack) (o Objects, err error) {
 	if o.Dom, err = fab.Domain(ctx, info); err != nil {
 		return o, err
@@ -77,7 +77,7 @@ func Accept(ctx context.Context, l fabric.Listener, to fabric.Endpoint) error {
 	return to.(fabric.Connector).Accept(ctx, req, nil)
 }
 
-// Submit queues ops, for as long as the queue is full.
+// Submit queues ops, and retries while the queue is full.
 func Submit(ctx context.Context, ep fabric.Endpoint, ops ...fabric.Op) error {
 	for len(ops) > 0 {
 		n, err := ep.Submit(ops)
@@ -92,7 +92,7 @@ func Submit(ctx context.Context, ep fabric.Endpoint, ops ...fabric.Op) error {
 	return nil
 }
 
-// Next waits for an op's end.
+// Next waits for the end of an op.
 func Next(ctx context.Context, cq fabric.CQ) (fabric.Completion, error) {
 	var done [1]fabric.Completion
 	for {
@@ -120,7 +120,7 @@ func Do(ctx context.Context, ep fabric.Endpoint, cq fabric.CQ, op fabric.Op) err
 	return err
 }
 
-// Flood does an op over and over, four at a time, until one fails.
+// Flood repeats an op, four at a time, until one fails.
 func Flood(ctx context.Context, ep fabric.Endpoint, cq fabric.CQ, op fabric.Op) {
 	if Submit(ctx, ep, op, op, op, op) != nil {
 		return
@@ -132,7 +132,7 @@ func Flood(ctx context.Context, ep fabric.Endpoint, cq fabric.CQ, op fabric.Op) 
 	}
 }
 
-// Same says where two runs of bytes differ.
+// Same returns an error that says where two byte slices differ, or nil.
 func Same(got, want []byte) error {
 	if bytes.Equal(got, want) {
 		return nil

@@ -14,7 +14,7 @@ import (
 	"mori/core/fabric"
 )
 
-// Loopback is a transport of TCP sockets without options.
+// Loopback is a transport over TCP sockets without options.
 type Loopback struct{}
 
 // Listen listens at an address, by default at a free port of the loopback interface.
@@ -34,10 +34,10 @@ func (Loopback) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 // Prelude exchanges nothing.
 func (Loopback) Prelude(net.Conn, bool) (any, error) { return nil, nil }
 
-// Addr is the address as text.
+// Addr returns the address as text.
 func (Loopback) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }
 
-// A Log keeps what was logged.
+// A Log collects log output.
 type Log struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -50,7 +50,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// WaitFor waits for a text in the log, and fails the test if it has not come after 30 s.
+// WaitFor waits for a text in the log. It fails the test if the text does not appear within 30 s.
 func (l *Log) WaitFor(tb testing.TB, text string) {
 	tb.Helper()
 	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {

@@ -7,8 +7,8 @@ import (
 	"mori/core/fabric/util/atomics"
 )
 
-// An AtomicCode is the operation of an atomic frame, as the Count of its header: kind of op,
-// AtomicOp and type, a byte each.
+// An AtomicCode is the operation of an atomic frame, stored as the Count of its header: the kind of
+// op, the AtomicOp and the type, one byte each.
 type AtomicCode uint32
 
 // AtomicCodeOf encodes an atomic operation.
@@ -19,7 +19,7 @@ func AtomicCodeOf(kind fabric.OpKind, a *fabric.Atomic) AtomicCode {
 // Kind returns the kind of operation.
 func (c AtomicCode) Kind() fabric.OpKind { return fabric.OpKind(c >> 16) }
 
-// Op returns what is done to the target.
+// Op returns the operation on the target.
 func (c AtomicCode) Op() fabric.AtomicOp { return fabric.AtomicOp(c >> 8) }
 
 // Type returns the type of the elements.
@@ -30,7 +30,7 @@ func (c AtomicCode) Access() fabric.Access {
 	return (&fabric.Op{Kind: c.Kind(), Atomic: &fabric.Atomic{Op: c.Op()}}).Access()
 }
 
-// PayloadLen returns the bytes that an operation on n bytes carries: the operand, unless it is
+// PayloadLen returns how many bytes an operation on n bytes carries: the operand, unless it is
 // ignored, and the comparison.
 func (c AtomicCode) PayloadLen(n uint64) uint64 {
 	switch {
@@ -42,7 +42,7 @@ func (c AtomicCode) PayloadLen(n uint64) uint64 {
 	return n
 }
 
-// check returns an error if the code means nothing, or n is no length for it.
+// check returns an error if the code is invalid or n is not a valid length for it.
 func (c AtomicCode) check(n uint64) error {
 	if c>>24 != 0 || !fabric.AtomicValid(c.Kind(), c.Op(), c.Type()) {
 		return ProtocolErr("atomic frame with code %#x", uint32(c))

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// compressLevel is zstd's fastest.
+// compressLevel is zstd's fastest level.
 const compressLevel = 1
 
 // A codec is a zstd context.
@@ -16,8 +16,8 @@ type codec interface {
 	DecompressInto(dst, src []byte) (int, error)
 }
 
-// A Zstd converts one payload at a time between its two forms. It has up to 8 MiB of memory, so it
-// is borrowed with TakeZstd while a payload needs it.
+// A Zstd compresses or decompresses one payload at a time. It holds up to 8 MiB of memory, so take
+// one with TakeZstd only while a payload needs it.
 type Zstd struct {
 	codec      codec
 	Plain      []byte
@@ -26,20 +26,20 @@ type Zstd struct {
 
 var zstds = sync.Pool{New: func() any { return &Zstd{codec: newCodec()} }}
 
-// TakeZstd returns a Zstd for the caller's own use until Free.
+// TakeZstd returns a Zstd that the caller owns until Free.
 func TakeZstd() *Zstd { return zstds.Get().(*Zstd) }
 
-// Free gives z back. A nil z has nothing to free.
+// Free returns z to the pool. It does nothing if z is nil.
 func (z *Zstd) Free() {
 	if z != nil {
 		zstds.Put(z)
 	}
 }
 
-// SizePlain makes Plain n bytes long, with any contents.
+// SizePlain makes Plain n bytes long. The contents are undefined.
 func (z *Zstd) SizePlain(n int) { z.Plain = sized(z.Plain, n) }
 
-// SizeCompressed makes Compressed n bytes long, with any contents.
+// SizeCompressed makes Compressed n bytes long. The contents are undefined.
 func (z *Zstd) SizeCompressed(n int) { z.Compressed = sized(z.Compressed, n) }
 
 func sized(b []byte, n int) []byte {
@@ -49,7 +49,7 @@ func sized(b []byte, n int) []byte {
 	return b[:n]
 }
 
-// Compress sets Compressed to the first n bytes of Plain, compressed.
+// Compress compresses the first n bytes of Plain into Compressed.
 func (z *Zstd) Compress(n int) error {
 	b, err := z.codec.CompressLevel(sized(z.Compressed, compressBound(n)), z.Plain[:n], compressLevel)
 	if err == nil {
@@ -58,8 +58,8 @@ func (z *Zstd) Compress(n int) error {
 	return err
 }
 
-// Decompress sets Plain to the n bytes that Compressed stands for. It accepts any input, and
-// reports false if Compressed is not exactly one zstd frame of n bytes.
+// Decompress decompresses Compressed into the n bytes of Plain. It accepts any input, and returns
+// false if Compressed is not exactly one zstd frame of n bytes.
 func (z *Zstd) Decompress(n int) bool {
 	if !isFrame(z.Compressed, uint64(n)) {
 		return false
@@ -70,8 +70,8 @@ func (z *Zstd) Decompress(n int) bool {
 }
 
 // isFrame reports whether b is exactly one zstd frame (RFC 8878, section 3.1.1) that claims n
-// bytes, without dictionary and checksum. The library itself would decode what follows the frame,
-// and formats older than the RFC.
+// bytes, without dictionary and checksum. The library itself would also decode data after the
+// frame, and formats older than the RFC.
 func isFrame(b []byte, n uint64) bool {
 	const (
 		magic     = 0xfd2fb528

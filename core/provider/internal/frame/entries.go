@@ -8,7 +8,7 @@ import (
 	"mori/core/fabric"
 )
 
-// Entries that follow a header: segments of a table, answers of an ack, the trailer of a reply.
+// The entries that follow a header: segments of a table, answers of an ack, the trailer of a reply.
 
 // PutSegment encodes a segment into the first SegmentLen bytes of b.
 func PutSegment(b []byte, offset, n uint64) {
@@ -16,7 +16,7 @@ func PutSegment(b []byte, offset, n uint64) {
 	binary.BigEndian.PutUint64(b[8:], n)
 }
 
-// PutTable encodes the remote segments of op, of which there are count. A notice has none.
+// PutTable encodes the count remote segments of op. A notice has none.
 func PutTable(b []byte, op *fabric.Op, count int) {
 	if count == 0 {
 		return
@@ -27,8 +27,8 @@ func PutTable(b []byte, op *fabric.Op, count int) {
 	}
 }
 
-// AppendSegments decodes the complete entries of b and adds their lengths to total, which may not
-// exceed limit.
+// AppendSegments decodes the complete entries of b, appends them to dst and adds their lengths to
+// total. It returns an error if total exceeds limit.
 func AppendSegments(dst []fabric.RSeg, b []byte, total *uint64, limit uint64) ([]fabric.RSeg, error) {
 	for ; len(b) >= SegmentLen; b = b[SegmentLen:] {
 		n := binary.BigEndian.Uint64(b[8:])
@@ -41,7 +41,7 @@ func AppendSegments(dst []fabric.RSeg, b []byte, total *uint64, limit uint64) ([
 	return dst, nil
 }
 
-// An Ack says how one operation ended.
+// An Ack reports how one operation ended.
 type Ack struct {
 	Ticket uint32
 	Errno  fabric.Errno
@@ -58,7 +58,7 @@ func ParseAck(b []byte) Ack {
 	return Ack{binary.BigEndian.Uint32(b), Errno(uint64(binary.BigEndian.Uint32(b[4:])))}
 }
 
-// Errno returns the errno that a peer sent, or ErrOther if v is none.
+// Errno returns the errno that a peer sent, or ErrOther if v is not a valid errno.
 func Errno(v uint64) fabric.Errno {
 	if v > 4095 {
 		return fabric.ErrOther
@@ -72,7 +72,8 @@ func PutTrailer(b []byte, errno fabric.Errno) {
 	binary.BigEndian.PutUint32(b[4:], Checksum(0, b[:4]))
 }
 
-// ParseTrailer decodes the first TrailerLen bytes of b. It reports false if they were altered.
+// ParseTrailer decodes the first TrailerLen bytes of b. It returns false if their checksum is
+// wrong.
 func ParseTrailer(b []byte) (fabric.Errno, bool) {
 	if Checksum(0, b[:4]) != binary.BigEndian.Uint32(b[4:]) {
 		return 0, false

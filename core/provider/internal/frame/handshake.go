@@ -33,33 +33,33 @@ const (
 	MaxTx = 1 << 15
 )
 
-// The features of a side.
+// The features of one side.
 const (
-	FeatureDecompress = 1 << iota // it takes frames with FlagCompressed
+	FeatureDecompress = 1 << iota // accepts frames with FlagCompressed
 	FeatureDevice                 // its regions may be device memory: send pieces of one buffer at most
-	FeatureFault                  // it takes frames with FlagTrailer and FlagVoid
+	FeatureFault                  // accepts frames with FlagTrailer and FlagVoid
 )
 
-// A Handshake is the first message on each socket of a connection. Its Nonce is common to the
-// sockets of one endpoint.
+// A Handshake is the first message on each socket of a connection. The sockets of one endpoint
+// share a Nonce.
 type Handshake struct {
-	Min, Max    uint8 // versions that its sender speaks
+	Min, Max    uint8 // versions that the sender speaks
 	Link, Links uint8 // index and number of the endpoint's sockets
 	Nonce       [16]byte
 	Features    uint16
-	Tx          uint16 // operations that its sender may have pending
+	Tx          uint16 // operations that the sender may have pending
 	Private     []byte // of socket 0
 }
 
-// A Verdict is what a listener decides about a connection.
+// A Verdict is a listener's decision about a connection.
 type Verdict uint8
 
 // The verdicts.
 const (
 	Accepted        Verdict = 1 + iota
-	Rejected                // by the program: Private is its reason
+	Rejected                // by the program: Private is the reason
 	VersionMismatch         // no common version
-	Busy                    // too many requests wait
+	Busy                    // too many requests are waiting
 	verdictEnd
 )
 
@@ -72,7 +72,7 @@ type HandshakeReply struct {
 	Private  []byte
 }
 
-// Append encodes h at the end of b.
+// Append appends the encoding of h to b.
 func (h *Handshake) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, handshakeMagic)
 	b = append(b, h.Min, h.Max, h.Link, h.Links)
@@ -83,8 +83,8 @@ func (h *Handshake) Append(b []byte) []byte {
 	return append(b, h.Private...)
 }
 
-// parseHandshake decodes the fixed part of a handshake and returns how many private bytes follow.
-// It accepts any input.
+// parseHandshake decodes the fixed part of a handshake and returns the length of the private data
+// that follows. It accepts any input.
 func parseHandshake(b []byte) (h Handshake, private int, err error) {
 	if len(b) < HandshakeLen {
 		return h, 0, ProtocolErr("handshake of %d bytes", len(b))
@@ -109,7 +109,7 @@ func parseHandshake(b []byte) (h Handshake, private int, err error) {
 	return h, private, nil
 }
 
-// Append encodes a at the end of b.
+// Append appends the encoding of a to b.
 func (a *HandshakeReply) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, replyMagic)
 	b = append(b, a.Version, byte(a.Verdict))
@@ -119,8 +119,8 @@ func (a *HandshakeReply) Append(b []byte) []byte {
 	return append(b, a.Private...)
 }
 
-// parseReply decodes the fixed part of a reply and returns how many private bytes follow. It
-// accepts any input.
+// parseReply decodes the fixed part of a reply and returns the length of the private data that
+// follows. It accepts any input.
 func parseReply(b []byte) (a HandshakeReply, private int, err error) {
 	if len(b) < replyLen {
 		return a, 0, ProtocolErr("handshake reply of %d bytes", len(b))
@@ -142,7 +142,7 @@ func parseReply(b []byte) (a HandshakeReply, private int, err error) {
 	return a, private, nil
 }
 
-// ReadHandshake reads a handshake and no byte beyond it: frames may follow at once.
+// ReadHandshake reads a handshake and no byte after it, since frames may follow immediately.
 func ReadHandshake(r io.Reader) (Handshake, error) {
 	b := make([]byte, HandshakeLen, HandshakeLen+MaxPrivate)
 	if n, err := io.ReadFull(r, b); err != nil {
@@ -159,7 +159,7 @@ func ReadHandshake(r io.Reader) (Handshake, error) {
 	return h, nil
 }
 
-// ReadHandshakeReply reads a reply and no byte beyond it.
+// ReadHandshakeReply reads a reply and no byte after it.
 func ReadHandshakeReply(r io.Reader) (HandshakeReply, error) {
 	b := make([]byte, replyLen, replyLen+MaxPrivate)
 	if n, err := io.ReadFull(r, b); err != nil {

@@ -13,8 +13,8 @@ import (
 // A frame is a header, a table of segments (write and read), and a payload. All numbers are big
 // endian.
 //
-//	 0 magic    u32       16 length u64       payload bytes, which follow; of offer, pull, read and
-//	 4 version  u8                            atomic: bytes meant
+//	 0 magic    u32       16 length u64       payload bytes, which follow; for offer, pull, read and
+//	 4 version  u8                            atomic: bytes to transfer
 //	 5 kind     u8        24 region u64       write, read, atomic: RegionKey.ID
 //	 6 flags    u16       32 secret [16]      write, read, atomic: RegionKey.Secret
 //	 8 ticket   u32       48 data   u64       remote data; see below
@@ -24,36 +24,36 @@ import (
 //	                      64 compressed u32   bytes of the payload on the wire, with FlagCompressed
 //	                      68 check  u32       crc32c of the 68 bytes before
 //
-// Data is the receiver's handle of a pull or body, the errno of a reply, the bytes of a credit, and
-// the offset of an atomic.
+// Data is the receiver's handle of a pull or body, the errno of a reply, the bytes consumed of a
+// credit, and the offset of an atomic.
 //
 // Count is the number of entries of the table {offset u64, len u64} or of an ack {ticket u32, errno
-// u32}, or an AtomicCode. Numbers that decide where bytes go are always checked. The bytes
-// themselves are checked if one side asks for it.
+// u32}, or an AtomicCode. Numbers that decide where bytes are written always have a checksum. The
+// payload has one if either side asks for it.
 
 // The layout of a frame.
 const (
 	Magic      = 0x6d6f7269
 	HeaderLen  = 72
-	CheckAt    = HeaderLen - 4 // where the checksum of the header is
+	CheckAt    = HeaderLen - 4 // offset of the checksum of the header
 	SegmentLen = 16
 	AckLen     = 8
 	TrailerLen = 8
 )
 
-// A Kind is what a frame is for.
+// A Kind is the type of a frame.
 type Kind uint8
 
 // The kinds of frames.
 const (
 	KindSend      Kind = 1 + iota // a message with its payload
-	KindOffer                     // a message too large to be sent at once
+	KindOffer                     // a message too large to send without a posted receive
 	KindPull                      // answer to an offer: send length bytes to the handle in data
 	KindBody                      // answer to a pull: the payload
 	KindWrite                     // payload into a region
-	KindRead                      // payload wanted from a region
+	KindRead                      // request for payload from a region
 	KindReply                     // answer to a read: the payload, or an errno
-	KindAck                       // ops that ended
+	KindAck                       // ops that have ended
 	KindCredit                    // messages and bytes consumed so far
 	KindGoodbye                   // the last frame
 	KindExtension                 // a frame of the provider; Count is its kind
@@ -77,13 +77,13 @@ func (k Kind) String() string {
 
 // The flags of a frame.
 const (
-	FlagRemoteData = 1 << iota // Data is for the peer's completion
-	FlagNotice                 // write: the payload went another way; only Data is delivered
-	FlagPlaced                 // send: answer when the message is in the memory of a receive
-	FlagChecksum               // Checksum is valid; read, offer: the answer shall have one
+	FlagRemoteData = 1 << iota // Data goes into the peer's completion
+	FlagNotice                 // write: the payload used another path; only Data is delivered
+	FlagPlaced                 // send: answer once the message is in the memory of a receive
+	FlagChecksum               // Checksum is valid; read, offer: the answer must have one
 	FlagCompressed             // write, reply: the payload is a zstd frame of Compressed bytes
 	FlagTrailer                // reply: a trailer {errno u32, crc32c of that u32} follows the payload
-	FlagVoid                   // write: the sender could not read the payload, which is filler
+	FlagVoid                   // write: the sender could not read the payload, and sends filler
 	flagsKnown     = FlagRemoteData | FlagNotice | FlagPlaced | FlagChecksum | FlagCompressed | FlagTrailer | FlagVoid
 )
 
@@ -92,9 +92,9 @@ const (
 	MaxSegments     = 1 << 16         // table entries of one frame: 1 MiB of table
 	MaxMsg          = 1 << 30         // bytes of one operation
 	MaxAcks         = 512             // entries of one ack frame
-	MaxEager        = 256 << 10       // larger messages are offered: 256 KiB take 58 µs then, and 45 µs eager
+	MaxEager        = 256 << 10       // larger messages are offered: 256 KiB take 58 µs, eager 45 µs
 	MaxReads        = 64              // reads pending on one link
-	MaxReadSegments = 2 * MaxSegments // their table entries
+	MaxReadSegments = 2 * MaxSegments // table entries of those reads
 	MaxLinks        = 8               // sockets of one connection
 	MaxExtension    = 4096            // bytes of the body of one extension frame
 	MaxCompress     = 4 << 20         // bytes of a payload that may be sent compressed
@@ -115,7 +115,7 @@ type Header struct {
 	Compressed    uint32
 }
 
-// put encodes h into the first headerLen bytes of b.
+// Put encodes h into the first HeaderLen bytes of b.
 func (h *Header) Put(b []byte) {
 	b = b[:HeaderLen]
 	binary.BigEndian.PutUint32(b, Magic)
@@ -133,8 +133,8 @@ func (h *Header) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[CheckAt:], crc32.Checksum(b[:CheckAt], castagnoli))
 }
 
-// ParseHeader decodes b into h. It accepts any input and returns an error that wraps
-// fabric.ErrProtocol or fabric.ErrCRC unless all numbers are possible for the kind of frame.
+// ParseHeader decodes b into h. It accepts any input. Its error wraps fabric.ErrCRC if the checksum
+// is wrong, or fabric.ErrProtocol if a number is impossible for the kind of frame.
 func ParseHeader(h *Header, b []byte) error {
 	if len(b) < HeaderLen {
 		return ProtocolErr("frame header of %d bytes", len(b))
@@ -203,8 +203,8 @@ func (h *Header) check() error {
 	return h.checkCompressed()
 }
 
-// checkCompressed returns an error if the payload cannot be compressed as h says: only replies and
-// writes of up to MaxCompress bytes are, and to fewer bytes.
+// checkCompressed returns an error if the payload cannot be compressed as h says. Only replies and
+// writes of up to MaxCompress bytes may be compressed, and only to fewer bytes.
 func (h *Header) checkCompressed() error {
 	switch {
 	case h.Flags&FlagCompressed == 0:
@@ -224,7 +224,7 @@ func (h *Header) HasTable() bool {
 	return h.Kind == KindWrite && h.Flags&FlagNotice == 0 || h.Kind == KindRead
 }
 
-// PayloadLen returns the bytes of the payload before compression.
+// PayloadLen returns the length of the payload before compression.
 func (h *Header) PayloadLen() uint64 {
 	switch h.Kind {
 	case KindAtomic:
@@ -239,8 +239,8 @@ func (h *Header) PayloadLen() uint64 {
 	return 0
 }
 
-// WireLen returns the bytes that the payload takes on the wire, where Length is that of what
-// follows.
+// WireLen returns the length of the payload on the wire. It is valid for frames whose Length is the
+// length of what follows.
 func (h *Header) WireLen() uint64 {
 	if h.Flags&FlagCompressed != 0 {
 		return uint64(h.Compressed)

@@ -10,11 +10,11 @@ import (
 	"github.com/DataDog/zstd"
 )
 
-// CanCompress reports whether this build can compress and decompress. The library is C.
+// CanCompress reports whether this build can compress and decompress. The zstd library is C code.
 const CanCompress = true
 
-// A keptCodec is not garbage while one of its calls runs. The binding's finalizer would otherwise
-// free the C context as soon as its Go side is garbage, even during a call.
+// A keptCodec stays reachable while one of its calls runs. Otherwise the binding's finalizer could
+// free the C context during a call, as soon as its Go object is unreachable.
 type keptCodec struct{ ctx zstd.Ctx }
 
 func newCodec() codec { return keptCodec{zstd.NewCtx()} }
@@ -29,5 +29,5 @@ func (c keptCodec) DecompressInto(dst, src []byte) (int, error) {
 	return c.ctx.DecompressInto(dst, src)
 }
 
-// compressBound is the most bytes that n bytes compress to.
+// compressBound returns the largest compressed size of n bytes.
 func compressBound(n int) int { return zstd.CompressBound(n) }

@@ -9,8 +9,8 @@ import (
 	"mori/core/fabric"
 )
 
-// The kinds of extension frames (conn.DataPath.Frame) of this package. A provider's own begin at
-// FrameOwn.
+// The kinds of extension frames (conn.DataPath.Frame) of this package. The provider's own kinds
+// begin at FrameOwn.
 const (
 	FrameRequest uint8 = iota // initiator to target: ticket, key
 	FrameGrant                // target to initiator: ticket, where the region is; answers a request, or is a share
@@ -20,8 +20,8 @@ const (
 	FrameOwn
 )
 
-// OnFrame gives a frame of the peer to the side that it is for. It refuses kinds of the provider's
-// own.
+// OnFrame passes a frame of the peer to the granter or the holder. It refuses the provider's own
+// kinds.
 func OnFrame[P any](g *Granter, h *Holder[P], kind uint8, body []byte) error {
 	switch kind {
 	case FrameRequest:

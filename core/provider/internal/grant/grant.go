@@ -9,27 +9,27 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A Grant is the right to reach one region of the peer.
+// A Grant is the right to access one region of the peer.
 //
 //	requested ──grant──▶ granted ──revoke──▶ returned
 //	    └─────refuse──▶ gone
 //
-// A share begins granted.
+// A share starts in the granted state.
 type Grant[P any] struct {
-	Key fabric.RegionKey // of what was requested
+	Key fabric.RegionKey // of the requested region
 
-	// Set before Answered closes.
+	// Set before Answered is closed.
 	Answered chan struct{}
 	Region   P
 	Refused  fabric.Errno // 0: granted
 
-	Use local.Gate // accesses
+	Use local.Gate // counts accesses
 
-	ready  atomic.Bool // Answered is closed, or about to be: cheaper to check
+	ready  atomic.Bool // Answered is closed or about to be; cheaper to check
 	ticket uint64
 }
 
-// Ticket names the grant to the peer.
+// Ticket identifies the grant to the peer.
 func (g *Grant[P]) Ticket() uint64 { return g.ticket }
 
 // Ready reports whether the peer has answered.
@@ -40,10 +40,10 @@ func (g *Grant[P]) answer() {
 	close(g.Answered)
 }
 
-// Granted reports whether the peer has granted it.
+// Granted reports whether the peer has answered with a grant.
 func (g *Grant[P]) Granted() bool { return g.Ready() && g.Refused == 0 }
 
-// Await is Ready; with wait, it waits for that until stopped closes.
+// Await is like Ready. If wait is set, it waits for the answer until stopped is closed.
 func (g *Grant[P]) Await(wait bool, stopped <-chan struct{}) bool {
 	if g.Ready() || !wait {
 		return g.Ready()
@@ -56,8 +56,8 @@ func (g *Grant[P]) Await(wait bool, stopped <-chan struct{}) bool {
 	}
 }
 
-// Check returns an error unless op is inside a region of size bytes with these rights: rights, then
-// bounds.
+// Check returns an error unless the grant has the rights for op and op is inside a region of size
+// bytes. It checks the rights first, then the bounds.
 func Check(op *fabric.Op, id uint64, access fabric.Access, size uint64) error {
 	if want := op.Access(); access&want != want {
 		return local.OpFault(fabric.ErrAccess, "region %d", id)

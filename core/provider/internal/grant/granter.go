@@ -10,24 +10,24 @@ import (
 	"mori/core/fabric/util/regions"
 )
 
-// A Granter is the target's side: it knows which regions the peer may reach.
+// A Granter is the target's side: it records which regions the peer may access.
 type Granter struct {
 	Table *regions.Table
-	// Describe returns what the peer needs to reach a region, which stays open meanwhile. It may
-	// block. The Errno of its error is the refusal; ErrNotSupported says that the region is reached
-	// in another way.
+	// Describe returns what the peer needs to access a region. The region stays open in the
+	// meantime. Describe may block. The Errno of its error is sent as the refusal; ErrNotSupported
+	// says that the region is accessed by another path.
 	Describe func(mr *regions.MR) ([]byte, error)
 	Out      *Sender
 
 	mu         sync.Mutex
-	issued     Ledger                    // with shares
+	issued     Ledger                    // includes shares
 	requested  map[uint64]struct{}       // tickets that are being answered
-	shares     map[fabric.MRDesc]*Issued // not revoked
-	last       uint64                    // share
+	shares     map[fabric.MRDesc]*Issued // shares that are not revoked
+	last       uint64                    // the last share's number
 	describing sync.WaitGroup
 }
 
-// OnRequest checks a claim, and answers it from a goroutine of its own.
+// OnRequest checks a request and answers it from a new goroutine.
 func (g *Granter) OnRequest(body []byte) error {
 	ticket, key, err := parseRequest(body)
 	if err != nil {
@@ -68,8 +68,8 @@ func (g *Granter) answer(ticket uint64, region *regions.MR) {
 		return
 	}
 	if err == nil {
-		// A region that is being closed is refused here, or found by Revoke: it takes the same lock
-		// after the table refuses.
+		// A region that is being closed is either refused here or found by Revoke: Revoke takes the
+		// same lock after the table refuses the region.
 		var again *regions.MR
 		if again, err = g.Table.Acquire(region.Key(), 0); err == nil {
 			defer again.Release()
@@ -83,23 +83,23 @@ func (g *Granter) answer(ticket uint64, region *regions.MR) {
 	g.Out.Post(FrameGrant, encodeGrant(ticket, place))
 }
 
-// MayWrite reports whether the peer has, or had, a grant with this ticket by which it could write:
-// it has shown the key of the region. Remote data of a write under no such grant is forged.
+// MayWrite reports whether the peer has or had a grant with this ticket that allows writes. The
+// peer has then shown the key of the region. Remote data of a write without such a grant is forged.
 func (g *Granter) MayWrite(ticket uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return ticket&ShareBit == 0 && g.issued.MayWrite(ticket)
 }
 
-// Shared is the share of a region of device memory, nil without one.
+// Shared returns the share of a region of device memory, or nil if there is none.
 func (g *Granter) Shared(desc fabric.MRDesc) *Issued {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shares[desc]
 }
 
-// Share is Shared, and grants the region if it was not shared yet. place describes where it is. The
-// caller holds the region open. An error wraps ErrNotSupported.
+// Share returns the share of a region, and grants one if there is none. place describes where the
+// region is. The caller holds the region open. An error wraps ErrNotSupported.
 func (g *Granter) Share(mr *regions.MR, place []byte) (*Issued, error) {
 	defer g.Out.Flush()
 	g.mu.Lock()
@@ -108,7 +108,7 @@ func (g *Granter) Share(mr *regions.MR, place []byte) (*Issued, error) {
 		return l, nil
 	}
 	ticket := (g.last + 1) | ShareBit
-	again := g.Table.Device(mr.Desc()) // one that is being closed is not found, or found by Revoke
+	again := g.Table.Device(mr.Desc()) // a closing region is not found here, or Revoke finds it
 	if again == nil {
 		return nil, fmt.Errorf("region %d is being closed: %w", mr.Key().ID, fabric.ErrNotSupported)
 	}
@@ -139,7 +139,7 @@ func (g *Granter) Revoke(region uint64) []*Issued {
 	return g.issued.Revoke(region, func(l *Issued) { g.Out.Post(FrameRevoke, encodeTicket(l.Ticket)) })
 }
 
-// OnReturn ends a grant that the peer returns.
+// OnReturn ends a grant that the peer has returned.
 func (g *Granter) OnReturn(body []byte) error {
 	ticket, err := parseTicket("return", body)
 	if err != nil {
@@ -150,7 +150,7 @@ func (g *Granter) OnReturn(body []byte) error {
 	return g.issued.Return(ticket)
 }
 
-// Stop ends all grants, once the peer can reach nothing any more, and waits for Describe.
+// Stop ends all grants and waits for Describe. Call it once the peer can no longer access anything.
 func (g *Granter) Stop() {
 	g.mu.Lock()
 	clear(g.shares)

@@ -9,25 +9,25 @@ import (
 	"mori/core/fabric"
 )
 
-// A Holder has the regions of the peer that this side may reach.
+// A Holder records which regions of the peer this side may access.
 type Holder[P any] struct {
 	Out *Sender
-	// Parse decodes where a region is. Its input is from outside.
+	// Parse decodes the location of a region. Its input is not trusted.
 	Parse func([]byte) (P, error)
 
 	// The following may be nil or 0.
 
-	// Answer is called after a request was answered.
+	// Answer is called after the peer has answered a request.
 	Answer func(*Grant[P])
-	// Over is called before a grant is returned, when nobody uses it any more. It may block.
+	// Over is called before a grant is returned, when it is no longer used. It may block.
 	Over func(*Grant[P])
-	// GaveUp is closed when pending accesses are not waited for any more. Their grants are not
+	// GaveUp is closed when pending accesses are no longer waited for. Their grants are not
 	// returned.
 	GaveUp <-chan struct{}
-	// Refusals is how many regions are remembered that were refused by ErrNotSupported, so that
-	// they are not requested again. If there are more, all are forgotten.
+	// Refusals is how many regions refused with ErrNotSupported are remembered, so that they are
+	// not requested again. When there are more, all are forgotten.
 	Refusals int
-	// Shares says that the peer may grant without a request.
+	// Shares allows the peer to grant without a request.
 	Shares bool
 
 	mu        sync.Mutex
@@ -36,10 +36,10 @@ type Holder[P any] struct {
 	last      uint64
 	refused   int
 	stopped   bool
-	returning sync.WaitGroup // grants that wait for their accesses
+	returning sync.WaitGroup // revoked grants that wait for their accesses
 }
 
-// Find returns the grant of key. The first caller requests it. Nil: stopped.
+// Find returns the grant of key. The first call requests it. Find returns nil after Stop.
 func (h *Holder[P]) Find(key fabric.RegionKey) *Grant[P] {
 	h.mu.Lock()
 	l := h.byKey[key]
@@ -57,7 +57,7 @@ func (h *Holder[P]) Find(key fabric.RegionKey) *Grant[P] {
 	return l
 }
 
-// add makes a grant. With mu held.
+// add makes a grant. The caller holds mu.
 func (h *Holder[P]) add(ticket uint64) *Grant[P] {
 	if h.byKey == nil {
 		h.byKey, h.byTicket = make(map[fabric.RegionKey]*Grant[P]), make(map[uint64]*Grant[P])
@@ -67,7 +67,7 @@ func (h *Holder[P]) add(ticket uint64) *Grant[P] {
 	return l
 }
 
-// Share returns what the peer granted without a request by this ticket, or nil if it is revoked.
+// Share returns the share with this ticket, or nil if it was revoked.
 func (h *Holder[P]) Share(ticket uint64) *Grant[P] {
 	if ticket&ShareBit == 0 {
 		return nil
@@ -77,7 +77,7 @@ func (h *Holder[P]) Share(ticket uint64) *Grant[P] {
 	return h.byTicket[ticket]
 }
 
-// OnGrant takes a grant or a share of the peer.
+// OnGrant handles a grant or a share of the peer.
 func (h *Holder[P]) OnGrant(body []byte) error {
 	ticket, raw, err := parseGrant(body)
 	if err != nil {
@@ -98,7 +98,7 @@ func (h *Holder[P]) OnGrant(body []byte) error {
 	return err
 }
 
-// granted returns what the peer granted. With mu held.
+// granted returns the grant or share with this ticket. The caller holds mu.
 func (h *Holder[P]) granted(ticket uint64) (*Grant[P], error) {
 	if ticket&ShareBit == 0 {
 		return h.open(ticket)
@@ -118,7 +118,7 @@ func (h *Holder[P]) answered(l *Grant[P]) {
 	}
 }
 
-// OnRefuse takes a refusal of the peer.
+// OnRefuse handles a refusal of the peer.
 func (h *Holder[P]) OnRefuse(body []byte) error {
 	ticket, why, err := parseRefuse(body)
 	if err != nil {
@@ -138,7 +138,7 @@ func (h *Holder[P]) OnRefuse(body []byte) error {
 	return err
 }
 
-// remember keeps a refusal. With mu held.
+// remember keeps a refusal. The caller holds mu.
 func (h *Holder[P]) remember(l *Grant[P]) {
 	if h.refused >= h.Refusals {
 		for key, old := range h.byKey {
@@ -152,8 +152,8 @@ func (h *Holder[P]) remember(l *Grant[P]) {
 	h.byKey[l.Key] = l
 }
 
-// open returns the request that waits for this answer; nil without an error after Stop. With mu
-// held.
+// open returns the request that waits for this answer, or nil and no error after Stop. The caller
+// holds mu.
 func (h *Holder[P]) open(ticket uint64) (*Grant[P], error) {
 	if h.stopped {
 		return nil, nil
@@ -165,7 +165,7 @@ func (h *Holder[P]) open(ticket uint64) (*Grant[P], error) {
 	return l, nil
 }
 
-// OnRevoke returns a grant once its accesses have ended.
+// OnRevoke returns a grant to the peer once its accesses have ended.
 func (h *Holder[P]) OnRevoke(body []byte) error {
 	ticket, err := parseTicket("revoke", body)
 	if err != nil {
@@ -193,7 +193,7 @@ func (h *Holder[P]) OnRevoke(body []byte) error {
 		default:
 		}
 	}
-	go h.giveBack(l, empty) // it ends with the accesses, which the end of the connection ends
+	go h.giveBack(l, empty) // ends with the accesses; the end of the connection ends those
 	return nil
 }
 
@@ -218,8 +218,8 @@ func (h *Holder[P]) forget(l *Grant[P]) {
 	}
 }
 
-// Stop makes Find return nil and ignores frames from now on. It returns the grants that were not
-// revoked.
+// Stop makes Find return nil and makes the Holder ignore frames. It returns the grants that were
+// not revoked.
 func (h *Holder[P]) Stop() []*Grant[P] {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -233,5 +233,5 @@ func (h *Holder[P]) Stop() []*Grant[P] {
 	return all
 }
 
-// Wait waits until revoked grants were returned or given up.
+// Wait waits until all revoked grants were returned or given up.
 func (h *Holder[P]) Wait() { h.returning.Wait() }

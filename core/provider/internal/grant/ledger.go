@@ -10,10 +10,10 @@ import (
 	"mori/core/fabric"
 )
 
-// MaxGrants bounds what a peer can make this side remember.
+// MaxGrants bounds how many grants a peer can make this side remember.
 const MaxGrants = 1 << 16
 
-// An Issued is one grant as the granter knows it, from Issue to Return.
+// An Issued is the granter's record of one grant, from Issue to Return.
 type Issued struct {
 	Ticket, Region uint64
 	Writable       bool // the peer may write to the region
@@ -21,29 +21,29 @@ type Issued struct {
 	returned       chan struct{}
 }
 
-// A Ledger has the grants that one connection has issued. The owner's lock is held in every call.
+// A Ledger holds the grants that one connection has issued. Every call needs the owner's lock.
 type Ledger struct {
 	byTicket map[uint64]*Issued
-	byRegion map[uint64]map[uint64]*Issued // region id, ticket
+	byRegion map[uint64]map[uint64]*Issued // by region id, then by ticket
 	ended    map[uint64]struct{}           // tickets of the last writable grants that were returned
-	order    []uint64                      // the same, a ring once full
-	next     int                           // of order: the oldest
+	order    []uint64                      // the same tickets; a ring once full
+	next     int                           // index of the oldest in order
 	stopped  bool
 }
 
-// maxEnded bounds how many returned grants are remembered for the notices of writes under them.
+// maxEnded bounds how many returned grants are remembered, for the notices of writes under them.
 const maxEnded = MaxGrants
 
-// Stopped reports whether Stop was called: nothing is granted then.
+// Stopped reports whether Stop was called. Nothing is granted after that.
 func (s *Ledger) Stopped() bool { return s.stopped }
 
-// Free reports whether a grant may be issued by this ticket.
+// Free reports whether a grant may be issued with this ticket.
 func (s *Ledger) Free(ticket uint64) bool {
 	_, twice := s.byTicket[ticket]
 	return !twice && len(s.byTicket) < MaxGrants
 }
 
-// Issue notes a grant, whose ticket is free.
+// Issue records a grant. Its ticket must be free.
 func (s *Ledger) Issue(ticket, region uint64) *Issued {
 	if s.byTicket == nil {
 		s.byTicket, s.byRegion = make(map[uint64]*Issued), make(map[uint64]map[uint64]*Issued)
@@ -57,8 +57,8 @@ func (s *Ledger) Issue(ticket, region uint64) *Issued {
 	return l
 }
 
-// Revoke returns the grants of a region, for AwaitReturns. It calls notify for each that was not
-// revoked before.
+// Revoke returns the grants of a region, for AwaitReturns. It calls notify for each one that was
+// not revoked before.
 func (s *Ledger) Revoke(region uint64, notify func(*Issued)) (revoked []*Issued) {
 	for _, l := range s.byRegion[region] {
 		if !l.revoked {
@@ -70,7 +70,7 @@ func (s *Ledger) Revoke(region uint64, notify func(*Issued)) (revoked []*Issued)
 	return revoked
 }
 
-// Return ends a grant that the peer returns.
+// Return ends a grant that the peer has returned.
 func (s *Ledger) Return(ticket uint64) error {
 	l := s.byTicket[ticket]
 	if s.stopped {
@@ -83,8 +83,8 @@ func (s *Ledger) Return(ticket uint64) error {
 	return nil
 }
 
-// MayWrite reports whether the peer has, or had, the grant with this ticket, of a region that it
-// may write to. It got one only for the key of the region. The notice of a write may come after
+// MayWrite reports whether the peer has or had the grant with this ticket, for a region that it may
+// write to. The peer gets a grant only for the region's key. The notice of a write may arrive after
 // the region was closed and its grant returned.
 func (s *Ledger) MayWrite(ticket uint64) bool {
 	_, ended := s.ended[ticket]
@@ -115,7 +115,8 @@ func (s *Ledger) drop(l *Issued) {
 	s.next = (s.next + 1) % maxEnded
 }
 
-// Stop ends all grants, once the peer can reach nothing any more. MayWrite stays as it is.
+// Stop ends all grants. Call it once the peer can no longer access anything. MayWrite keeps its
+// answers.
 func (s *Ledger) Stop() {
 	if s.stopped {
 		return
@@ -127,17 +128,18 @@ func (s *Ledger) Stop() {
 	clear(s.byRegion)
 }
 
-// A Revocation is what was revoked of one connection.
+// A Revocation lists the revoked grants of one connection.
 type Revocation struct {
 	From interface {
-		Fail(err error) // ends the connection, and with it all its grants in bounded time
+		Fail(err error) // ends the connection, which ends all its grants in bounded time
 		Peer() fabric.Addr
 	}
 	Grants []*Issued
 }
 
-// AwaitReturns returns when nobody can reach what was revoked any more: the grants came back, or
-// their connections have ended. It disconnects a peer that does not answer within the time.
+// AwaitReturns returns when no peer can access the revoked regions any more: the grants were
+// returned, or their connections have ended. It disconnects a peer that does not return a grant
+// within the time.
 func AwaitReturns(all []Revocation, within time.Duration) {
 	late, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()

@@ -5,15 +5,15 @@ package grant
 import "sync"
 
 // A Sender sends frames in the order in which they were posted. Sending may complete and start
-// operations on the same goroutine, so it holds no lock: a caller that posts under one flushes
-// after it.
+// operations on the same goroutine, so the Sender holds no lock while it sends. A caller that posts
+// with a lock held calls Flush after the unlock.
 type Sender struct {
-	// Send sends a frame and does not wait. The body is its own.
+	// Send sends a frame and does not block. It owns the body.
 	Send func(kind uint8, body []byte)
 
 	mu     sync.Mutex
 	frames []posted
-	busy   bool // somebody is sending, and sees to what comes meanwhile
+	busy   bool // a goroutine is sending, and also sends later posts
 }
 
 type posted struct {
@@ -21,14 +21,14 @@ type posted struct {
 	body []byte
 }
 
-// Post queues a frame, whose body is the queue's.
+// Post queues a frame. The queue owns the body.
 func (s *Sender) Post(kind uint8, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.frames = append(s.frames, posted{kind, body})
 }
 
-// Flush sends what was posted. The caller holds no lock.
+// Flush sends what was posted. The caller holds no locks.
 func (s *Sender) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

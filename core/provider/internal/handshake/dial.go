@@ -14,9 +14,9 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// Dial connects links sockets to the listener at to and sends h on each. It waits for the reply,
-// and returns the sockets and the peer's private data. On an error it closes the sockets and
-// releases what Prelude returned. A RejectError says that the peer refused.
+// Dial connects links sockets to the listener at to and sends h on each. It waits for the reply and
+// returns the sockets and the peer's private data. On an error it closes the sockets and releases
+// what Prelude returned. A RejectError means that the peer refused.
 func Dial(ctx context.Context, t Transport, to fabric.Addr, links int, h frame.Handshake) (*Sockets, []byte, error) {
 	s := &Sockets{Peer: to}
 	a, err := s.dial(ctx, t, links, h)
@@ -78,7 +78,7 @@ func send(ctx context.Context, t Transport, conn net.Conn, h *frame.Handshake) (
 	return extra, err
 }
 
-// within runs fn, whose reads and writes on conn end with ctx.
+// within runs fn. When ctx ends, fn's reads and writes on conn fail.
 func within(ctx context.Context, conn net.Conn, fn func() error) error {
 	if t, ok := ctx.Deadline(); ok {
 		if err := conn.SetDeadline(t); err != nil {
@@ -98,7 +98,7 @@ func within(ctx context.Context, conn net.Conn, fn func() error) error {
 	return conn.SetDeadline(time.Time{})
 }
 
-// refusal is the peer's reply as an error of Dial.
+// refusal converts the peer's refusal to an error of Dial.
 func refusal(a *frame.HandshakeReply, to fabric.Addr) error {
 	switch a.Verdict {
 	case frame.Accepted:

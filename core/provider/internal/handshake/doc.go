@@ -6,10 +6,10 @@
 //	active side     Dial      opens the sockets, sends a Handshake on each, reads the reply
 //	passive side    Listener  accepts sockets, groups those of one endpoint as a Request
 //
-// Both sides end with a Sockets: connected sockets and what the handshake said of the peer. The
-// package knows no endpoint. A Transport supplies the sockets and may exchange data of its own
-// before the handshake.
+// Both sides get a Sockets: the connected sockets and what the handshake reported about the peer.
+// The package does not know endpoints. A Transport supplies the sockets and may exchange data of
+// its own before the handshake.
 //
-// A listener trusts nobody: half-open sockets, pending requests and the time for a handshake are
-// bounded, for each address and in all.
+// A listener does not trust its peers. Half-open sockets, pending requests and the time for a
+// handshake are bounded, for each address and in total.
 package handshake

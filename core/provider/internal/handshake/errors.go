@@ -12,8 +12,8 @@ import (
 	"mori/core/fabric"
 )
 
-// Bound returns a context that ends at ctx's deadline, or after DefaultWait if it has none, or when
-// ended is closed. cause then says why.
+// Bound returns a context that ends at ctx's deadline, after DefaultWait if ctx has no deadline, or
+// when ended is closed. In the last case, cause returns the reason.
 func Bound(ctx context.Context, ended <-chan struct{}, cause func() error) (context.Context, context.CancelFunc) {
 	cancelTime := context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok {
@@ -35,8 +35,8 @@ func Bound(ctx context.Context, ended <-chan struct{}, cause func() error) (cont
 	}
 }
 
-// Error names the peer and wraps the cause of a failed handshake as a fabric error. ctx is the
-// handshake's, from Bound.
+// Error wraps the cause of a failed handshake as a fabric error that names the peer. ctx is the
+// handshake's context, from Bound.
 func Error(ctx context.Context, to fabric.Addr, err error) error {
 	var reject *fabric.RejectError
 	var ended endedError
@@ -59,18 +59,18 @@ func Error(ctx context.Context, to fabric.Addr, err error) error {
 	return fmt.Errorf("connect to %s: %w", to, causeError{err, errno})
 }
 
-// isTimeout reports whether a socket's deadline has passed, which may be seen before ctx is done. A
-// net.Dialer's error is another one than that of reads and writes.
+// isTimeout reports whether a socket's deadline has passed. A socket may report this before ctx is
+// done. A net.Dialer returns a different error than reads and writes.
 func isTimeout(err error) bool {
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// An endedError says that the endpoint ended during its handshake.
+// An endedError is the error if the endpoint ended during its handshake.
 type endedError struct{ cause error }
 
 func (e endedError) Error() string { return e.cause.Error() }
 
-// A causeError is a system's error with the Errno for it.
+// A causeError is a system error together with its Errno.
 type causeError struct {
 	err   error
 	errno fabric.Errno
@@ -79,7 +79,7 @@ type causeError struct {
 func (e causeError) Error() string { return e.err.Error() }
 func (e causeError) Unwrap() error { return e.errno }
 
-// Is reports ErrBusy, too: another attempt may succeed.
+// Is also reports ErrBusy, because another attempt may succeed.
 func (e causeError) Is(target error) bool {
 	return target == fabric.ErrBusy && errors.Is(e.err, target)
 }

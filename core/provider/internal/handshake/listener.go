@@ -18,22 +18,22 @@ import (
 )
 
 const (
-	// maxHalfOpen bounds the sockets of a listener whose handshake is not over, maxHalfOpenHost
-	// those of one address. The oldest is closed for a newer one.
+	// maxHalfOpen bounds the sockets of a listener that are still in the handshake, maxHalfOpenHost
+	// those of one address. A new socket beyond the bound closes the oldest one.
 	maxHalfOpen     = 512
 	maxHalfOpenHost = 256
 	// maxRequests bounds the requests that wait for Listener.Accept.
 	maxRequests = 128
-	// acceptPause is how long a listener rests when the system gives it no socket, such as without
-	// free descriptors.
+	// acceptPause is how long a listener pauses if the system returns no socket, for example
+	// because there are no free descriptors.
 	acceptPause = 50 * time.Millisecond
 )
 
-// A Config says how a Listener accepts.
+// A Config configures a Listener.
 type Config struct {
 	Transport Transport
 	Provider  string        // for the log
-	Wait      time.Duration // bounds each handshake; 0 is DefaultWait
+	Wait      time.Duration // bounds each handshake; 0 means DefaultWait
 	Log       func(level slog.Level, msg string, args ...any)
 	Closed    func() // called once, when the listener has closed
 }
@@ -56,7 +56,7 @@ type Listener struct {
 
 var _ fabric.Listener = (*Listener)(nil)
 
-// A group is the sockets of one endpoint that have come so far.
+// A group holds the sockets of one endpoint that have arrived so far.
 type group struct {
 	req   *Request
 	left  int
@@ -82,7 +82,7 @@ func Listen(ctx context.Context, cfg Config, at fabric.Addr) (*Listener, error) 
 	return l, nil
 }
 
-// Addr is where peers connect to.
+// Addr returns the address that peers connect to.
 func (l *Listener) Addr() fabric.Addr { return l.cfg.Transport.Addr(l.ln.Addr()) }
 
 // Accept waits for the next request; see fabric.Listener.
@@ -138,7 +138,7 @@ func (l *Listener) admit(conn net.Conn) error {
 		return fabric.ErrClosed
 	}
 	if old := l.halfOpen.Add(conn); old != nil {
-		_ = old.Close() // its handshake notices
+		_ = old.Close() // the close ends its handshake
 		for nonce, g := range l.groups {
 			if slices.Contains(g.req.sockets.Conns, old) {
 				go l.expire(nonce, g, fmt.Errorf("%d handshakes are in progress: %w", maxHalfOpenHost, fabric.ErrBusy))
@@ -149,19 +149,19 @@ func (l *Listener) admit(conn net.Conn) error {
 	return nil
 }
 
-// drop closes a socket and says why.
+// drop closes a socket and logs why.
 func (l *Listener) drop(conn net.Conn, err error) {
 	l.mu.Lock()
 	quiet := l.closed
 	l.halfOpen.Remove(conn)
 	l.mu.Unlock()
-	_ = conn.Close() // nothing is on its way
+	_ = conn.Close() // no data can be lost
 	if !quiet {
 		l.cfg.Log(slog.LevelWarn, "connection refused", "provider", l.cfg.Provider, "from", conn.RemoteAddr(), "error", err)
 	}
 }
 
-// shake does the passive side of the handshake up to the request.
+// shake runs the passive side of the handshake up to the request.
 func (l *Listener) shake(conn net.Conn) {
 	defer l.tasks.Done()
 	extra, h, err := l.readHandshake(conn)
@@ -192,7 +192,7 @@ func (l *Listener) readHandshake(conn net.Conn) (extra any, h frame.Handshake, e
 	return extra, h, conn.SetDeadline(time.Time{})
 }
 
-// join adds a socket to its group, and hands the request out when all are there.
+// join adds a socket to its group. When the group is complete, join queues the request.
 func (l *Listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +218,7 @@ func (l *Listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 		r.sockets.Extra, r.sockets.Peer = extra, l.cfg.Transport.Addr(conn.RemoteAddr())
 		r.sockets.PeerTx, r.sockets.Features = int(h.Tx), h.Features
 	} else {
-		Release(extra) // the first socket's stands for all
+		Release(extra) // the first socket's extra is used for all
 	}
 	if g.left--; g.left > 0 {
 		return nil
@@ -237,7 +237,7 @@ func (l *Listener) join(conn net.Conn, extra any, h *frame.Handshake) error {
 	return nil
 }
 
-// expire drops a group whose other sockets did not come, or that was evicted.
+// expire drops a group that was evicted or whose other sockets did not arrive.
 func (l *Listener) expire(nonce [16]byte, g *group, why error) {
 	l.mu.Lock()
 	if l.groups[nonce] != g {
@@ -256,9 +256,9 @@ func (l *Listener) expire(nonce [16]byte, g *group, why error) {
 	}
 }
 
-// turnAway refuses a request that nobody takes.
+// turnAway refuses a request that was not accepted.
 func (l *Listener) turnAway(r *Request) {
-	_ = r.refuse(&frame.HandshakeReply{Verdict: frame.Busy}) // the peer learns it from the closing as well
+	_ = r.refuse(&frame.HandshakeReply{Verdict: frame.Busy}) // the peer also sees the close
 }
 
 // Close stops listening; see fabric.Listener. A second Close waits for the first.

@@ -17,22 +17,22 @@ import (
 
 // A Request is a peer's request to connect, with all its sockets. It implements fabric.ConnReq.
 type Request struct {
-	handshake frame.Handshake // of the first socket
+	handshake frame.Handshake // from the first socket
 	sockets   Sockets
 	taken     atomic.Bool
 	gone      atomic.Bool   // the peer gave up
-	watched   chan struct{} // closed when nobody reads the first socket any more
+	watched   chan struct{} // closed when watch no longer reads the first socket
 }
 
 var _ fabric.ConnReq = (*Request)(nil)
 
-// Peer is the address of the peer that asks.
+// Peer returns the address of the requesting peer.
 func (r *Request) Peer() fabric.Addr { return r.sockets.Peer }
 
-// Private is the peer's private data.
+// Private returns the peer's private data.
 func (r *Request) Private() []byte { return r.handshake.Private }
 
-// Reject refuses; see fabric.ConnReq.
+// Reject refuses the request; see fabric.ConnReq.
 func (r *Request) Reject(private []byte) error {
 	if err := util.CheckPrivate(private, frame.MaxPrivate); err != nil {
 		return fmt.Errorf("reject: %w", err)
@@ -40,8 +40,8 @@ func (r *Request) Reject(private []byte) error {
 	return r.refuse(&frame.HandshakeReply{Verdict: frame.Rejected, Private: private})
 }
 
-// Take makes the caller the one that answers the request, with Accept. The sockets and Extra are
-// the caller's from then on.
+// Take gives the request to the caller, who must answer it with Accept. The caller then owns the
+// sockets and Extra.
 func (r *Request) Take() (*Sockets, error) {
 	if err := r.take(); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (r *Request) Take() (*Sockets, error) {
 	return &r.sockets, nil
 }
 
-// Accept sends the reply a with the verdict Accepted to the peer of a request that was taken.
+// Accept sends the reply a with the verdict Accepted. The request must have been taken.
 func (s *Sockets) Accept(ctx context.Context, a frame.HandshakeReply) error {
 	a.Version, a.Verdict = frame.Version, frame.Accepted
 	return within(ctx, s.Conns[0], func() error {
@@ -58,8 +58,8 @@ func (s *Sockets) Accept(ctx context.Context, a frame.HandshakeReply) error {
 	})
 }
 
-// watch closes the sockets of a request whose peer gives up before it is answered. Until then a
-// peer sends nothing.
+// watch closes the sockets of a request if the peer gives up before it is answered. The peer sends
+// no data until then.
 func (r *Request) watch() {
 	r.watched = make(chan struct{})
 	go func() {
@@ -79,7 +79,7 @@ func (r *Request) take() error {
 	if r.taken.Swap(true) {
 		return fmt.Errorf("answer a request of %s a second time: %w", r.Peer(), fabric.ErrInvalid)
 	}
-	// An error of SetReadDeadline means a closed socket, which the watcher sees, too.
+	// An error of SetReadDeadline means that the socket is closed, which watch also sees.
 	_ = r.sockets.Conns[0].SetReadDeadline(time.Unix(1, 0))
 	<-r.watched
 	if r.gone.Load() {
@@ -88,7 +88,7 @@ func (r *Request) take() error {
 	return r.sockets.Conns[0].SetReadDeadline(time.Time{})
 }
 
-// refuse ends the request with a refusal.
+// refuse answers the request with a refusal and ends it.
 func (r *Request) refuse(a *frame.HandshakeReply) error {
 	if err := r.take(); err != nil {
 		return err

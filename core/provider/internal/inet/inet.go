@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package inet makes TCP connections for package conn, plain or in TLS.
+// Package inet makes TCP connections for package conn, with or without TLS.
 package inet
 
 import (
@@ -18,22 +18,22 @@ import (
 	"mori/core/provider/internal/handshake"
 )
 
-// DefaultUserTimeout is how long sent bytes may stay unacknowledged as a rule.
+// DefaultUserTimeout is the default for how long sent bytes may stay unacknowledged.
 const DefaultUserTimeout = 30 * time.Second
 
-// Sockets make the connections: a handshake.Transport.
+// Sockets makes the connections. It is a handshake.Transport.
 type Sockets struct {
-	// Provider is who uses them, for the log.
+	// Provider is the name of the provider, for the log.
 	Provider string
 
-	// UserTimeout is how long sent bytes may stay unacknowledged before the connection counts as
-	// dead.
+	// UserTimeout is how long sent bytes may stay unacknowledged before the connection is
+	// considered dead.
 	UserTimeout time.Duration
 
-	// TLS, if set, encrypts every connection, and says which certificates are shown and believed.
+	// TLS, if set, encrypts every connection, and says which certificates are shown and trusted.
 	TLS *tls.Config
 
-	// Logger takes one line for each handshake that fails.
+	// Logger gets one line for each handshake that fails.
 	Logger *slog.Logger
 }
 
@@ -68,11 +68,11 @@ func (t Sockets) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 	return encrypt(ctx, c, t.TLS, true)
 }
 
-// The keepalive of idle connections: a host that vanished without a word is noticed within a
-// minute.
+// The keepalive of idle connections. A host that vanished without closing its sockets is detected
+// within a minute.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 5 * time.Second, Count: 6}
 
-// Prelude sets the socket's options, unless that was done before the TLS handshake.
+// Prelude sets the socket's options, unless they were set before the TLS handshake.
 func (t Sockets) Prelude(conn net.Conn, _ bool) (any, error) {
 	if _, ok := conn.(*tunnel); ok {
 		return nil, nil
@@ -106,10 +106,10 @@ func (t Sockets) tune(conn net.Conn) error {
 	return err
 }
 
-// Addr is "host:port".
+// Addr returns "host:port".
 func (t Sockets) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }
 
-// CheckAddr refuses what is not "host:port".
+// CheckAddr returns an error if a is not "host:port".
 func CheckAddr(a fabric.Addr) error {
 	if _, _, err := net.SplitHostPort(string(a)); err != nil {
 		return fmt.Errorf("%v: %w", err, fabric.ErrInvalid)
@@ -117,7 +117,7 @@ func CheckAddr(a fabric.Addr) error {
 	return nil
 }
 
-// Wire is the TCP connection under c, or nil.
+// Wire returns the TCP connection under c, or nil if there is none.
 func Wire(c net.Conn) *net.TCPConn {
 	if t, ok := c.(*tunnel); ok {
 		c = t.wire

@@ -22,7 +22,7 @@ import (
 // Under TLS it gets one end of a pair of unix sockets; two goroutines carry bytes between the other
 // end and the TLS connection. On 2 cores that moves about 1 GB/s.
 
-// greetWait bounds a TLS handshake on the passive side, maxGreeting how many there are at a time.
+// greetWait bounds a TLS handshake on the passive side, maxGreeting how many run at a time.
 const (
 	greetWait   = 5 * time.Second
 	maxGreeting = 128
@@ -38,7 +38,7 @@ type tunnel struct {
 func (t *tunnel) LocalAddr() net.Addr  { return t.local }
 func (t *tunnel) RemoteAddr() net.Addr { return t.remote }
 
-// encrypt makes a TLS connection of c, which is closed if that fails.
+// encrypt makes a TLS connection over c. It closes c if that fails.
 func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net.Conn, error) {
 	var secure *tls.Conn
 	if active {
@@ -59,8 +59,8 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr(), c}, nil
 }
 
-// handshakeFault distinguishes a peer that is gone, such as a listener that closes meanwhile, from
-// one whose certificate is refused.
+// handshakeFault tells a peer that has disconnected, such as a listener that closes in the
+// meantime, from a peer whose certificate is refused.
 func handshakeFault(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -80,7 +80,7 @@ func socketPair() (a, b *net.UnixConn, err error) {
 	for i, fd := range fds {
 		f := os.NewFile(uintptr(fd), "tls")
 		c, err := net.FileConn(f)
-		_ = f.Close() // FileConn has its own
+		_ = f.Close() // FileConn has its own descriptor
 		if err != nil {
 			return nil, nil, fmt.Errorf("use a pair of sockets: %w", err)
 		}
@@ -89,7 +89,8 @@ func socketPair() (a, b *net.UnixConn, err error) {
 	return conns[0], conns[1], nil
 }
 
-// carry moves bytes both ways until either side has said its last, and then closes both.
+// carry copies bytes in both directions until either side has finished sending, and then closes
+// both.
 func carry(secure *tls.Conn, plain *net.UnixConn) {
 	var both sync.WaitGroup
 	both.Add(2)
@@ -102,8 +103,8 @@ func carry(secure *tls.Conn, plain *net.UnixConn) {
 		defer both.Done()
 		_, _ = io.Copy(struct{ io.Writer }{secure}, plain)
 		_ = secure.CloseWrite()
-		// What the peer still sends has nobody to take it: the reader above ends by the deadline at
-		// the latest.
+		// The stream no longer reads what the peer still sends. The deadline bounds how long the
+		// reader above may take to end.
 		_ = secure.SetReadDeadline(time.Now().Add(greetWait))
 	}()
 	go func() {
@@ -113,7 +114,8 @@ func carry(secure *tls.Conn, plain *net.UnixConn) {
 	}()
 }
 
-// A greeter is a listener whose connections have passed the TLS handshake, several at a time.
+// A greeter is a listener that returns connections after their TLS handshake. It runs several
+// handshakes at a time.
 type greeter struct {
 	net.Listener
 	cfg   *tls.Config
@@ -180,7 +182,7 @@ func (g *greeter) greet(c net.Conn) {
 	}
 }
 
-// Accept returns the next connection that has passed.
+// Accept returns the next connection whose handshake has succeeded.
 func (g *greeter) Accept() (net.Conn, error) {
 	c, ok := <-g.done
 	if !ok {
@@ -189,7 +191,7 @@ func (g *greeter) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close ends handshakes under way, too.
+// Close stops listening and ends handshakes in progress.
 func (g *greeter) Close() error {
 	g.stop()
 	err := g.Listener.Close()

@@ -8,14 +8,14 @@ import (
 	"mori/core/internal/sys"
 )
 
-// A Fence holds off a peer whose socket is gone, by two words in memory that both processes map, at
-// these addresses. One side owns the fence, the other passes it: who copies counts itself in
-// Copying and then looks at Closed (32 bits), who closes sets Closed and then waits for Copying (64
-// bits) to be 0. One of the two sees the other.
+// A Fence blocks copies by a peer whose socket is closed. It uses two words in memory that both
+// processes map, at these addresses. One side owns the fence and the other side passes it. To copy,
+// a process increments Copying and then checks Closed (32 bits). To close, the owner sets Closed
+// and then waits until Copying (64 bits) is 0. At least one of the two sees the other's change.
 type Fence struct{ Closed, Copying uint64 }
 
-// Enter starts a copy in the owner's memory, or reports that the owner admits none any more. Leave
-// must follow a true.
+// Enter starts a copy in the owner's memory. It returns false if the owner has closed the fence.
+// After true, the caller must call Leave.
 func (f Fence) Enter() bool {
 	sys.Add64(f.Copying, 1)
 	if sys.Load32(f.Closed) == 0 {
@@ -25,16 +25,16 @@ func (f Fence) Enter() bool {
 	return false
 }
 
-// Leave ends what Enter began.
+// Leave ends a copy that Enter started.
 func (f Fence) Leave() { sys.Add64(f.Copying, ^uint64(0)) }
 
-// Close refuses new copies; Empty then reports when the last one is over.
+// Close refuses new copies. Empty then reports whether the last one has ended.
 func (f Fence) Close()         { sys.Store32(f.Closed, 1) }
 func (f Fence) IsClosed() bool { return sys.Load32(f.Closed) != 0 }
 func (f Fence) Empty() bool    { return sys.Load64(f.Copying) == 0 }
 
-// Await waits until the peer copies nothing any more, since it has ended or since no copy can begin
-// after Close. It reports false when limit has passed first.
+// Await waits until the peer copies nothing any more: its process has ended, or its last copy
+// before Close has. It returns false if limit passes first.
 func (f Fence) Await(peer *Peer, limit time.Duration) bool {
 	deadline := time.Now().Add(limit)
 	for nap := 20 * time.Microsecond; !f.Empty(); nap = min(2*nap, 10*time.Millisecond) {

@@ -7,17 +7,17 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets users in until it shuts, and reports once when the last one has left. The zero value
+// A Gate admits users until it is shut, and reports once when the last one has left. The zero value
 // is open.
 type Gate struct {
 	state atomic.Int64 // users inside, plus gateShut
 	once  sync.Once
-	empty chan struct{} // made by Shut before gateShut is set, closed when nobody is inside
+	empty chan struct{} // made by Shut before gateShut is set; closed when the last user has left
 }
 
 const gateShut = 1 << 40
 
-// Enter reports whether the gate is open; if so, Leave must follow.
+// Enter reports whether the gate is open. If so, the caller must call Leave.
 func (g *Gate) Enter() bool {
 	if g.state.Add(1) < gateShut {
 		return true
@@ -26,18 +26,18 @@ func (g *Gate) Enter() bool {
 	return false
 }
 
-// Leave ends what Enter began.
+// Leave undoes Enter.
 func (g *Gate) Leave() {
 	if g.state.Add(-1) == gateShut {
 		g.report()
 	}
 }
 
-// report may be called more than once: a late Enter raises the count again for an instant.
+// report may be called more than once, because a late Enter raises the count again for an instant.
 func (g *Gate) report() { g.once.Do(func() { close(g.empty) }) }
 
-// Shut closes the gate without waiting; the channel is closed when nobody is inside any more. It is
-// called once.
+// Shut closes the gate without waiting. The returned channel is closed when the last user has left.
+// Call Shut once.
 func (g *Gate) Shut() <-chan struct{} {
 	g.empty = make(chan struct{})
 	if g.state.Add(gateShut) == gateShut {

@@ -13,14 +13,14 @@ import (
 	"mori/core/internal/sys/sock"
 )
 
-// SendMemory makes size bytes of memory, sends its descriptor to the peer with a handshake of fixed
-// length, and returns its mapping. write gets the mapping and returns the handshake.
+// SendMemory makes size bytes of memory and returns its mapping. It sends the memory's descriptor
+// to the peer with a handshake of fixed length. write gets the mapping and returns that handshake.
 func SendMemory(conn *net.UnixConn, name string, size int, write func(mem []byte) ([]byte, error)) (mem []byte, err error) {
 	fd, err := memfd.New(name, size)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = sys.CloseFD(fd) }() // the peer has its own by then
+	defer func() { _ = sys.CloseFD(fd) }() // the peer has its own descriptor by then
 	if mem, err = memfd.Map(fd, size); err != nil {
 		return nil, err
 	}
@@ -37,8 +37,8 @@ func SendMemory(conn *net.UnixConn, name string, size int, write func(mem []byte
 	return mem, nil
 }
 
-// ReceiveMemory reads the n bytes of the peer's handshake, and no more, because bytes of the stream
-// follow. If parse accepts them, it maps the size bytes of memory that came with them.
+// ReceiveMemory reads the n bytes of the peer's handshake and no more, because bytes of the stream
+// follow. If parse accepts them, it maps the size bytes of memory whose descriptor came with them.
 func ReceiveMemory(conn *net.UnixConn, n, size int, parse func(handshake []byte) error) ([]byte, error) {
 	mem := -1
 	defer func() {

@@ -8,7 +8,8 @@ import (
 	"mori/core/fabric"
 )
 
-// An opError is why an op ended, without the cause in words: fabric.ErrEntry adds those.
+// An opError is the reason why an op ended, without the text of the cause, which fabric.ErrEntry
+// adds.
 type opError struct {
 	text  string
 	cause fabric.Errno
@@ -17,7 +18,7 @@ type opError struct {
 func (e *opError) Error() string { return e.text }
 func (e *opError) Unwrap() error { return e.cause }
 
-// OpFault is an op's end by cause.
+// OpFault returns the error of an op that ended because of cause.
 func OpFault(cause fabric.Errno, format string, args ...any) error {
 	return &opError{fmt.Sprintf(format, args...), cause}
 }

@@ -13,14 +13,14 @@ import (
 // Bits of an entry of /proc/PID/pagemap (Documentation/admin-guide/mm/pagemap.rst of Linux).
 const (
 	pagePresent   = 1 << 63
-	pageProtected = 1 << 57 // writes wait for a handler of userfaultfd
+	pageProtected = 1 << 57 // writes wait for a userfaultfd handler
 
 	// PageEntry is the size of an entry in bytes.
 	PageEntry = 8
 )
 
-// Pages reports which pages of a process are in memory. The file is that of the address space
-// which the process had when it was opened. A nil Pages knows nothing.
+// Pages reports which pages of a process are in memory. The file refers to the address space that
+// the process had when the file was opened. A nil Pages knows nothing.
 type Pages struct{ file *os.File }
 
 // OpenPages returns nil if this process may not see the pages of process pid.
@@ -40,8 +40,8 @@ func (p *Pages) Close() {
 }
 
 // Present reports whether all pages of list are in memory, so that a copy does not wait for a fault
-// handler. Pages may leave memory right after the call. Present reads a segment's entries to
-// scratch, and reports false if scratch is too small.
+// handler. Pages may leave memory right after the call. Present reads a segment's pagemap entries
+// into scratch, and returns false if scratch is too small.
 func (p *Pages) Present(list []sys.Iovec, scratch []byte) bool {
 	if p == nil {
 		return false

@@ -14,22 +14,22 @@ import (
 	"mori/core/internal/sys/sock"
 )
 
-// orphanGrace is the time to read what a process that has ended had sent, when its socket outlives
-// it.
+// orphanGrace is how long this side may read what a process sent before it ended, if its socket
+// stays open in another process.
 const orphanGrace = 200 * time.Millisecond
 
 // A Peer is the process at the other end of a unix socket.
 type Peer struct {
 	sock.Cred
-	socket syscall.RawConn // the stream's
-	pidfd  *os.File        // nil if the kernel gave none, or the process is this one
+	socket syscall.RawConn // of the stream
+	pidfd  *os.File        // nil if the kernel returned none, or the process is this one
 
-	life  syscall.RawConn  // the pidfd's; nil without
-	look  func(fd uintptr) // notes in ended whether the process has ended; made once, so that Dead allocates nothing
+	life  syscall.RawConn  // of the pidfd; nil without one
+	look  func(fd uintptr) // sets ended; made once, so that Dead does not allocate
 	ended atomic.Bool
 }
 
-// OpenPeer asks the kernel.
+// OpenPeer asks the kernel which process is at the other end of conn.
 func OpenPeer(conn *net.UnixConn) (*Peer, error) {
 	p := &Peer{}
 	var err error
@@ -59,7 +59,7 @@ func (p *Peer) follow() {
 	}
 }
 
-// openPidfd returns nil where the kernel has no pidfds or the process is not visible.
+// openPidfd returns nil if the kernel has no pidfds or the process is not visible.
 func openPidfd(pid int) *os.File {
 	if pid == 0 || pid == os.Getpid() {
 		return nil
@@ -78,7 +78,7 @@ func (p *Peer) Close() {
 	}
 }
 
-// Followed reports whether the end of the process would be noticed: it is this process, or there is
+// Followed reports whether the end of the process can be detected: it is this process, or there is
 // a pidfd.
 func (p *Peer) Followed() bool { return p.life != nil || p.PID == os.Getpid() }
 
@@ -90,9 +90,10 @@ func (p *Peer) Dead() bool {
 	return p.ended.Load()
 }
 
-// AwaitEnd waits until the process has ended, and reports true if somebody who inherited its
-// socket, such as a forked child, keeps that open. If nobody does, who reads the socket finds its
-// end. False, too: Close was called first, or the kernel does not say.
+// AwaitEnd waits until the process has ended. It returns true if another process that inherited its
+// socket, such as a forked child, keeps the socket open. If no process does, the reader of the
+// socket sees its end. AwaitEnd also returns false if Close was called first, or if the kernel
+// cannot report the end.
 func (p *Peer) AwaitEnd() bool {
 	if p.pidfd == nil {
 		return false

@@ -12,11 +12,12 @@ import (
 	"mori/core/fabric"
 )
 
-// Sockets are abstract unix sockets, "@name": no file, gone with the last process that holds them.
-// They are the part of a handshake.Transport that such transports have in common.
+// Sockets makes abstract unix sockets, "@name". They have no file, and disappear with the last
+// process that holds them. It is the part of a handshake.Transport that transports over such
+// sockets share.
 type Sockets struct{}
 
-// Listen accepts at "@name"; without a name at a random one.
+// Listen listens at "@name", or at a random name if at is empty.
 func (Sockets) Listen(_ context.Context, at fabric.Addr) (net.Listener, error) {
 	if at == "" {
 		var b [8]byte
@@ -42,10 +43,10 @@ func (Sockets) Dial(ctx context.Context, to fabric.Addr) (net.Conn, error) {
 	return d.DialContext(ctx, "unix", name.Name)
 }
 
-// Addr is the name of a socket; a client's has none.
+// Addr returns the name of a socket. A client's socket has none.
 func (Sockets) Addr(a net.Addr) fabric.Addr { return fabric.Addr(a.String()) }
 
-// CheckAddr refuses what cannot be a name.
+// CheckAddr returns an error if at cannot be a name.
 func CheckAddr(at fabric.Addr) error {
 	_, err := socketName(at)
 	return err

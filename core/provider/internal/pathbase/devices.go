@@ -13,23 +13,23 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// vendors has the vendor of each kind of device memory.
+// vendors maps each kind of device memory to its vendor.
 var vendors = map[fabric.MemKind]device.Vendor{fabric.MemCUDA: device.CUDA, fabric.MemHIP: device.HIP}
 
-// VendorOf is the vendor of a kind of device memory.
+// VendorOf returns the vendor of a kind of device memory.
 func VendorOf(kind fabric.MemKind) device.Vendor { return vendors[kind] }
 
-// An ordinal names a device.
+// An ordinal identifies a device.
 type ordinal struct {
 	kind fabric.MemKind
 	n    int
 }
 
-// known has the devices that DeviceOf has found. A longer map replaces it when there is one more:
-// listing all devices allocates.
+// known caches the devices that DeviceOf has found, because listing all devices allocates. A new
+// device replaces the map by a larger one.
 var known atomic.Pointer[map[ordinal]*device.Device]
 
-// DeviceOf finds the device that a buffer of device memory is on.
+// DeviceOf returns the device that holds a buffer of device memory.
 func DeviceOf(buf fabric.Buffer) (*device.Device, error) {
 	which := ordinal{buf.Kind, buf.Device}
 	if all := known.Load(); all != nil && (*all)[which] != nil {
@@ -59,7 +59,7 @@ func remember(which ordinal, d *device.Device) {
 	}
 }
 
-// FindDevice is the first device of a kind's vendor that matches, nil if none does.
+// FindDevice returns the first device of a kind's vendor that matches, or nil if none does.
 func FindDevice(kind fabric.MemKind, matches func(*device.Device) bool) (*device.Device, error) {
 	all, err := device.Devices()
 	if err != nil {

@@ -14,35 +14,36 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// ReleaseWait bounds the wait for a peer or a device: until it returns a grant, or ends the work
-// that is under way. Tests have shorter ones.
+// ReleaseWait bounds the wait for a peer to return a grant, or for a device to end its work in
+// progress. Tests use shorter waits.
 const ReleaseWait = 5 * time.Second
 
 // A Conn is the part of a conn.Port that a Member needs.
 type Conn interface {
-	Fail(err error) // ends the connection, and with it all its grants in bounded time
+	Fail(err error) // ends the connection, which ends all its grants in bounded time
 	Peer() fabric.Addr
 }
 
-// A Member is a data path as its domain sees it.
+// A Member is a data path as seen by its domain.
 type Member struct {
 	Path  conn.DataPath
 	Conn  Conn
 	Given *grant.Granter
-	Holds func(region uint64) bool // whether a pending op keeps a local region open
+	Holds func(region uint64) bool // reports whether a pending op holds a local region open
 }
 
-// Domains are the domains of one fabric that have data paths. D is what the data paths of a domain
-// share. It lives from the first data path to the last, or, after Keep, as long as the domain.
+// Domains holds the domains of one fabric that have data paths. D is what the data paths of a
+// domain share. It exists from the first data path to the last or, after Keep, as long as the
+// domain.
 type Domains[D any] struct {
 	Within time.Duration            // bounds the wait for a peer to return a grant
 	Open   func(key *conn.Domain) D // makes a D; it does not block
-	Drop   func(d D, region uint64) // takes a region from the devices; no peer reaches it any more
+	Drop   func(d D, region uint64) // removes a region from the devices; no peer accesses it any more
 	Close  func(d D)                // the last data path has left
 
 	mu      sync.Mutex // protects what follows
 	open    map[*conn.Domain]*shared[D]
-	leaving map[*shared[D]]struct{} // Close runs
+	leaving map[*shared[D]]struct{} // those whose Close is running
 }
 
 // A shared is a D and its data paths.
@@ -50,11 +51,11 @@ type shared[D any] struct {
 	d       D
 	key     *conn.Domain
 	members map[*Member]struct{}
-	kept    bool          // d stays without a data path
+	kept    bool          // d stays even without a data path
 	over    chan struct{} // closed when Close has returned
 }
 
-// Watch revokes grants when a region of d closes.
+// Watch revokes the grants of each region of d when the region closes.
 func (ds *Domains[D]) Watch(d *conn.Domain) {
 	t := d.MRs()
 	t.OnRevoke(func(region uint64) { ds.revoke(d, region) })
@@ -70,7 +71,7 @@ func (ds *Domains[D]) Join(key *conn.Domain, m *Member) D {
 	return s.d
 }
 
-// Keep returns the D of a domain, and keeps it while there is no data path.
+// Keep returns the D of a domain and keeps it even without a data path.
 func (ds *Domains[D]) Keep(key *conn.Domain) D {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -79,7 +80,7 @@ func (ds *Domains[D]) Keep(key *conn.Domain) D {
 	return s.d
 }
 
-// get finds or makes a shared. With mu held.
+// get finds or makes a shared. The caller holds mu.
 func (ds *Domains[D]) get(key *conn.Domain) *shared[D] {
 	s := ds.open[key]
 	if s == nil {
@@ -124,9 +125,9 @@ func (ds *Domains[D]) remove(m *Member) *shared[D] {
 	return nil
 }
 
-// revoke revokes all grants of a region and returns when neither a peer nor a device can touch it
-// any more: the grants came back, or their connections have ended. A peer that does neither within
-// the time is disconnected.
+// revoke revokes all grants of a region. It returns when no peer and no device can access the
+// region any more: the grants were returned, or their connections have ended. A peer that does
+// neither within the time is disconnected.
 func (ds *Domains[D]) revoke(key *conn.Domain, region uint64) {
 	s, members := ds.membersOf(key)
 	revoked := make([]grant.Revocation, 0, len(members))
@@ -140,7 +141,7 @@ func (ds *Domains[D]) revoke(key *conn.Domain, region uint64) {
 	ds.awaitLeaving(key)
 }
 
-// disconnectHolders ends the connections whose pending ops keep a closed region open and make no
+// disconnectHolders ends the connections whose pending ops hold a closed region open and make no
 // progress.
 func (ds *Domains[D]) disconnectHolders(key *conn.Domain, region uint64) {
 	_, members := ds.membersOf(key)
@@ -151,7 +152,7 @@ func (ds *Domains[D]) disconnectHolders(key *conn.Domain, region uint64) {
 	}
 }
 
-// Members are the data paths of all domains.
+// Members returns the data paths of all domains.
 func (ds *Domains[D]) Members() []*Member {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -162,7 +163,7 @@ func (ds *Domains[D]) Members() []*Member {
 	return all
 }
 
-// membersOf returns the shared of a domain, nil without one, and its data paths.
+// membersOf returns the shared of a domain, or nil if it has none, and its data paths.
 func (ds *Domains[D]) membersOf(key *conn.Domain) (*shared[D], []*Member) {
 	ds.mu.Lock()
 	defer ds.mu.Unlock()
@@ -173,7 +174,7 @@ func (ds *Domains[D]) membersOf(key *conn.Domain) (*shared[D], []*Member) {
 	return s, slices.Collect(maps.Keys(s.members))
 }
 
-// awaitLeaving waits until Close has returned for what data paths of a domain shared before.
+// awaitLeaving waits until Close has returned for the D that earlier data paths of a domain shared.
 func (ds *Domains[D]) awaitLeaving(key *conn.Domain) {
 	var waits []chan struct{}
 	ds.mu.Lock()

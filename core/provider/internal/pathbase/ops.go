@@ -22,21 +22,21 @@ type Port interface {
 	Peer() fabric.Addr
 }
 
-// An Outcome is what became of the attempt to start an op.
+// An Outcome is the result of an attempt to start an op.
 type Outcome int
 
 // The outcomes.
 const (
-	Started  Outcome = iota // it is under way, or has ended
-	ByStream                // the stream has to carry it
-	NotYet                  // something is not known yet: try again in a goroutine that may wait
+	Started  Outcome = iota // the op is in progress or has ended
+	ByStream                // the stream must carry the op
+	NotYet                  // information is missing: retry in a goroutine that may block
 )
 
-// ErrNotYet is the error of NotYet.
+// ErrNotYet is the error for the outcome NotYet.
 var ErrNotYet = errors.New("not known yet")
 
-// Ops are the ops of one data path between RMA and their completion, and its shutdown. The methods
-// that end an op are called once for each op that Admit let in.
+// Ops tracks the ops of one data path between RMA and their completion, and its shutdown. Exactly
+// one of the methods that end an op is called, once, for each op that Admit has admitted.
 type Ops struct {
 	Stopped chan struct{} // closed by Stop
 
@@ -46,12 +46,12 @@ type Ops struct {
 	cause    atomic.Pointer[error]
 }
 
-// Init prepares the Ops. provider is for error texts.
+// Init initializes the Ops. provider is the name for error texts.
 func (o *Ops) Init(port Port, provider string) {
 	o.Stopped, o.port, o.provider = make(chan struct{}), port, provider
 }
 
-// Admit lets an op in. After Stop it finishes the op with the cause and returns false.
+// Admit admits an op. After Stop, it finishes the op with the cause and returns false.
 func (o *Ops) Admit(t conn.Ticket) bool {
 	if o.gate.Enter() {
 		return true
@@ -63,14 +63,14 @@ func (o *Ops) Admit(t conn.Ticket) bool {
 // Refuse ends an op that RMA leaves to the stream.
 func (o *Ops) Refuse() { o.gate.Leave() }
 
-// HandBack gives an op to the stream after RMA has taken it. No byte of it was moved.
+// HandBack returns an op that RMA has taken to the stream. No byte of it may have been moved.
 func (o *Ops) HandBack(t conn.Ticket) {
 	o.port.HandBack(t)
 	o.gate.Leave()
 }
 
-// Complete ends an op whose bytes are in place, or that failed with err. With notify, the stream
-// sends the remote data of an op that succeeded.
+// Complete ends an op whose bytes have been moved, or that failed with err. If notify is set, the
+// stream sends the remote data of an op that succeeded.
 func (o *Ops) Complete(t conn.Ticket, notify bool, err error) {
 	if err == nil && notify {
 		o.port.Forward(t)
@@ -80,8 +80,8 @@ func (o *Ops) Complete(t conn.Ticket, notify bool, err error) {
 	o.gate.Leave()
 }
 
-// Stop admits no more ops. The channel is closed when all have ended. cause is why; it returns
-// ErrConnAborted in place of nil. It is called once.
+// Stop refuses further ops. empty is closed when all ops have ended. why is cause, or
+// ErrConnAborted if cause is nil. Call Stop once.
 func (o *Ops) Stop(cause error) (empty <-chan struct{}, why error) {
 	if cause == nil {
 		cause = fabric.ErrConnAborted
@@ -94,7 +94,7 @@ func (o *Ops) Stop(cause error) (empty <-chan struct{}, why error) {
 // IsStopped reports whether Stop was called.
 func (o *Ops) IsStopped() bool { return IsClosed(o.Stopped) }
 
-// Cause is the cause of Stop, nil before.
+// Cause returns the cause of Stop, or nil before Stop.
 func (o *Ops) Cause() error {
 	if cause := o.cause.Load(); cause != nil {
 		return *cause
@@ -102,8 +102,8 @@ func (o *Ops) Cause() error {
 	return nil
 }
 
-// Send sends an extension frame. A peer that lets conn.MaxExtensionQueue bytes of frames pile up is
-// not alive, so the connection fails.
+// Send sends an extension frame. If conn.MaxExtensionQueue bytes of frames are queued, the peer
+// counts as dead and the connection fails.
 func (o *Ops) Send(kind uint8, body []byte) {
 	if err := o.port.SendFrame(kind, body); err != nil && !o.IsStopped() {
 		o.port.Fail(fmt.Errorf("send %s frame of kind %d: %w", o.provider, kind, err))

@@ -4,10 +4,11 @@ package pathbase
 
 import "sync"
 
-// keep is how many ops that ended a Pending keeps for reuse.
+// keep is how many ended ops a Pending keeps for reuse.
 const keep = 64
 
-// A Pending has the pending ops of a data path, of the path's own type Op, and some that ended.
+// A Pending holds the pending ops of a data path, of the path's own type Op, and some ended ops for
+// reuse.
 type Pending[Op any] struct {
 	New func() *Op
 
@@ -16,7 +17,7 @@ type Pending[Op any] struct {
 	spare []*Op
 }
 
-// Get returns an op that ended, or a new one. It is not pending yet.
+// Get returns an ended op or a new one. It is not pending yet.
 func (p *Pending[Op]) Get() *Op {
 	if op := p.reuse(); op != nil {
 		return op
@@ -46,14 +47,14 @@ func (p *Pending[Op]) Add(op *Op) {
 	p.live[op] = struct{}{}
 }
 
-// Remove makes op not pending any more.
+// Remove removes op from the pending ops.
 func (p *Pending[Op]) Remove(op *Op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.live, op)
 }
 
-// Recycle removes op and keeps it for Get, unless there are enough. The caller has cleared it and
+// Recycle removes op and keeps it for Get, unless enough are kept. The caller has cleared op and
 // must not use it any more.
 func (p *Pending[Op]) Recycle(op *Op) {
 	p.mu.Lock()
@@ -64,13 +65,13 @@ func (p *Pending[Op]) Recycle(op *Op) {
 	}
 }
 
-// Lock excludes Any, for a change of what its functions read.
+// Lock excludes Any, so that the caller can change what the functions of Any read.
 func (p *Pending[Op]) Lock() { p.mu.Lock() }
 
-// Unlock ends Lock.
+// Unlock undoes Lock.
 func (p *Pending[Op]) Unlock() { p.mu.Unlock() }
 
-// Any calls fn with pending ops until it returns true, and reports whether it did.
+// Any calls fn with pending ops until fn returns true, and reports whether it did.
 func (p *Pending[Op]) Any(fn func(*Op) bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -82,7 +83,7 @@ func (p *Pending[Op]) Any(fn func(*Op) bool) bool {
 	return false
 }
 
-// Len is the number of pending ops.
+// Len returns the number of pending ops.
 func (p *Pending[Op]) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -10,30 +10,30 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// A Registration is one region as the devices of a domain know it.
+// A Registration is one region as registered with the devices of a domain.
 type Registration interface {
 	comparable
-	Use() *local.Gate // the ops that use it
+	Use() *local.Gate // counts the ops that use it
 	Close() error     // deregisters the region
 }
 
-// A Registrations has the registrations of a domain. They are made when an op first needs them,
-// since that takes long.
+// A Registrations holds the registrations of a domain. Each is made when an op first needs it,
+// because registering is slow.
 type Registrations[R Registration] struct {
 	Table  *regions.Table
 	Within time.Duration                  // bounds the wait for ops when a region closes
 	Stuck  func(region uint64)            // ops did not end in time: the region stays registered
-	Failed func(region uint64, err error) // of Close
+	Failed func(region uint64, err error) // an error of Close
 
-	making sync.Mutex   // taken before mu: they are made one at a time
+	making sync.Mutex   // taken before mu; registrations are made one at a time
 	mu     sync.RWMutex // protects what follows
 	byID   map[uint64]R
 	over   bool
 }
 
-// Find returns the registration of a region that the caller keeps open, and enters its gate: the
-// caller must leave it. Without one it calls makeIt, or returns the zero R if makeIt is nil. The
-// zero R also says that the region is being closed.
+// Find returns the registration of a region that the caller holds open, and enters its gate; the
+// caller must leave the gate. If there is none, Find calls makeIt, or returns the zero R if makeIt
+// is nil. It also returns the zero R if the region is being closed.
 func (r *Registrations[R]) Find(mr *regions.MR, makeIt func() R) R {
 	var none R
 	r.mu.RLock()
@@ -48,7 +48,7 @@ func (r *Registrations[R]) Find(mr *regions.MR, makeIt func() R) R {
 	return g
 }
 
-// make does not hold mu while makeIt runs.
+// make calls makeIt without holding mu.
 func (r *Registrations[R]) make(mr *regions.MR, makeIt func() R) R {
 	r.making.Lock()
 	defer r.making.Unlock()
@@ -76,8 +76,8 @@ func (r *Registrations[R]) make(mr *regions.MR, makeIt func() R) R {
 	return g
 }
 
-// Drop deregisters a region when no op uses it any more. The region stays registered if the ops do
-// not end in time.
+// Drop deregisters a region once its ops have ended. If they do not end in time, the region stays
+// registered.
 func (r *Registrations[R]) Drop(id uint64) {
 	var none R
 	r.mu.Lock()
@@ -100,7 +100,7 @@ func (r *Registrations[R]) Drop(id uint64) {
 	}
 }
 
-// Close deregisters all regions. Find makes no more registrations.
+// Close deregisters all regions. Find then makes no new registrations.
 func (r *Registrations[R]) Close() {
 	r.mu.Lock()
 	ids := make([]uint64, 0, len(r.byID))
@@ -114,7 +114,7 @@ func (r *Registrations[R]) Close() {
 	}
 }
 
-// All returns the registrations by the id of their region.
+// All returns the registrations, keyed by region id.
 func (r *Registrations[R]) All() map[uint64]R {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -4,7 +4,7 @@ package pathbase
 
 import "sync/atomic"
 
-// A SlowPath records why ops of a data path take the stream.
+// A SlowPath records why ops of a data path use the stream.
 type SlowPath struct {
 	First func(why error) // logs the first reason
 
@@ -19,7 +19,7 @@ func (s *SlowPath) Note(why error) {
 	}
 }
 
-// Reason is the last one, "" without one.
+// Reason returns the last reason, or "" if there is none.
 func (s *SlowPath) Reason() string {
 	if why := s.reason.Load(); why != nil {
 		return *why

@@ -3,7 +3,7 @@
 // Package queue has the first-in first-out queue of the transports.
 package queue
 
-// A FIFO is a queue that keeps its memory. Its user locks it.
+// A FIFO is a queue that reuses its memory. The caller does the locking.
 type FIFO[T any] struct {
 	items []T
 	head  int
@@ -22,10 +22,11 @@ func (f *FIFO[T]) Push(v T) {
 	f.items = append(f.items, v)
 }
 
-// Peek returns the first item of a queue that is not empty. It is valid until the next Push or Pop.
+// Peek returns the first item. The queue must not be empty. The pointer is valid until the next
+// Push or Pop.
 func (f *FIFO[T]) Peek() *T { return &f.items[f.head] }
 
-// Pop removes the first item of a queue that is not empty and returns it.
+// Pop removes and returns the first item. The queue must not be empty.
 func (f *FIFO[T]) Pop() T {
 	var zero T
 	v := f.items[f.head]

@@ -13,7 +13,8 @@ import (
 	"mori/core/fabric/util/regions"
 )
 
-// Devices has the buffers of the devices whose memory a domain moves. The zero value is ready.
+// Devices holds the staging buffers of the devices whose memory a domain moves. The zero value is
+// ready to use.
 type Devices struct {
 	mu     sync.Mutex // protects what follows
 	open   map[location]*device.Staging
@@ -28,7 +29,7 @@ type location struct {
 
 var vendors = map[fabric.MemKind]device.Vendor{fabric.MemCUDA: device.CUDA, fabric.MemHIP: device.HIP}
 
-// Of returns the buffers of the device that buf is on.
+// Of returns the staging buffers of the device that holds buf.
 func (d *Devices) Of(buf fabric.Buffer) (*device.Staging, error) {
 	on := location{buf.Kind, buf.Device}
 	d.mu.Lock()
@@ -55,9 +56,9 @@ func (d *Devices) Of(buf fabric.Buffer) (*device.Staging, error) {
 	return nil, fmt.Errorf("stage memory of %v device %d, which this process does not see: %w", vendors[buf.Kind], buf.Device, fabric.ErrInvalid)
 }
 
-// OfOp returns the buffers of the device that the local segments of op are on, or nil if all of
-// them are host memory. It checks that each segment is inside its region, and that one device has
-// them all.
+// OfOp returns the staging buffers of the device that holds the local segments of op, or nil if
+// they are all in host memory. It checks that each segment is inside its region, and that all
+// device segments are on one device.
 func (d *Devices) OfOp(op *fabric.Op, regions *regions.Table) (*device.Staging, error) {
 	if !regions.TakesDevice() || !OnDevice(op) {
 		return nil, nil
@@ -73,7 +74,7 @@ func (d *Devices) OfOp(op *fabric.Op, regions *regions.Table) (*device.Staging, 
 	for i := range 1 + len(op.More) {
 		g := op.LocalSeg(i)
 		if g.MR == 0 || g.MR == last && inside(g, &within) {
-			continue // as nearly all of a list of thousands
+			continue // the common case in a list of thousands
 		}
 		if g.MR != last {
 			mr := regions.Device(g.MR)
@@ -99,7 +100,7 @@ func inside(g *fabric.Seg, buf *fabric.Buffer) bool {
 	return g.Addr >= buf.Addr && g.Len <= buf.Len && g.Addr-buf.Addr <= buf.Len-g.Len
 }
 
-// Close closes all buffers. Of opens none afterwards.
+// Close closes all buffers. Of then opens no new ones.
 func (d *Devices) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,10 +126,10 @@ func OnDevice(op *fabric.Op) bool {
 	return false
 }
 
-// errNoMem says that there is no pinned memory.
+// errNoMem is the errno if no pinned memory can be allocated.
 const errNoMem = fabric.Errno(syscall.ENOMEM)
 
-// Errno returns the cause of a failed copy as an errno.
+// Errno returns the errno of a failed copy.
 func Errno(err error) fabric.Errno {
 	var errno fabric.Errno
 	switch {

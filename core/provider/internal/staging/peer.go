@@ -12,32 +12,32 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// A Reader is a peer's read of device memory here. It holds the region open.
+// A Reader is a peer's read of local device memory. It holds the region open.
 type Reader interface {
-	// Reply answers with the bytes of b, which is the Reader's until b.Free, or with an errno.
+	// Reply answers with the bytes of b, or with an errno. The Reader owns b until b.Free.
 	Reply(b Buffer, errno fabric.Errno)
-	// Drop forgets the read at the end of the connection.
+	// Drop discards the read at the end of the connection.
 	Drop()
 }
 
-// A Writer answers peers' writes to device memory here.
+// A Writer answers peers' writes to local device memory.
 type Writer interface {
-	// Landed reports the end of the write h, and answers it. It returns false if there is no room
-	// for a completion; the Stager then asks again.
+	// Landed reports that the write h has ended, and answers it. It returns false if there is no
+	// room for a completion. The Stager then calls it again later.
 	Landed(h *frame.Header, errno fabric.Errno) bool
 }
 
-// A Buffer has the bytes of a reply. The zero Buffer has none.
+// A Buffer holds the bytes of a reply. The zero Buffer is empty.
 type Buffer struct {
 	stager *Stager
 	buf    *device.StageBuffer
 	n      uint64
 }
 
-// Iovec is where the bytes are.
+// Iovec returns the memory of the bytes.
 func (b *Buffer) Iovec() sys.Iovec { return sys.Iovec{Addr: b.buf.Addr(), Len: b.n} }
 
-// Free gives the buffer back.
+// Free returns the buffer to its pool.
 func (b *Buffer) Free() {
 	if b.buf == nil {
 		return
@@ -47,7 +47,7 @@ func (b *Buffer) Free() {
 	*b = Buffer{}
 }
 
-// Read copies the n bytes of iov, which are device memory of mr, to a buffer and gives it to r.
+// Read copies the n bytes of iov, device memory of mr, to a buffer and passes it to r.
 func (s *Stager) Read(r Reader, mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) error {
 	p, err := s.peerPiece(peerRead, mr, iov, n, devices)
 	if err != nil {
@@ -60,8 +60,9 @@ func (s *Stager) Read(r Reader, mr *regions.MR, iov []sys.Iovec, n uint64, devic
 	return nil
 }
 
-// BeginWrite returns a piece with a buffer that n bytes for iov, which is device memory of mr, are
-// to arrive in. The piece has mr from then on. device.ErrBusy says that no buffer is free.
+// BeginWrite returns a piece with a buffer for n arriving bytes whose destination is iov, device
+// memory of mr. The piece owns mr from then on. BeginWrite returns device.ErrBusy if no buffer is
+// free.
 func (s *Stager) BeginWrite(mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
 	p, err := s.peerPiece(peerWrite, mr, iov, n, devices)
 	if err != nil {
@@ -75,7 +76,8 @@ func (s *Stager) BeginWrite(mr *regions.MR, iov []sys.Iovec, n uint64, devices *
 	return p, nil
 }
 
-// EndWrite copies what arrived in p, of the write h, to its memory and reports to w.
+// EndWrite copies the bytes that arrived in p for the write h to their memory, and reports the end
+// to w.
 func (s *Stager) EndWrite(p *Piece, w Writer, h *frame.Header) {
 	p.writer, p.h = w, *h
 	if !s.add(func() { s.arrived.Push(p) }) {
@@ -83,14 +85,14 @@ func (s *Stager) EndWrite(p *Piece, w Writer, h *frame.Header) {
 	}
 }
 
-// Discard forgets what arrived in p.
+// Discard drops the bytes that arrived in p.
 func (s *Stager) Discard(p *Piece) {
 	p.End()
 	s.pieces.put(p)
 }
 
-// peerPiece makes a piece of a peer's operation whose memory, on a device, is iov. One that does
-// not fit a buffer is refused: peers know that they must cut.
+// peerPiece makes a piece for a peer's operation on iov, which is device memory. It refuses an
+// operation that does not fit a buffer, because peers must cut their operations.
 func (s *Stager) peerPiece(kind pieceKind, mr *regions.MR, iov []sys.Iovec, n uint64, devices *Devices) (*Piece, error) {
 	if n > PieceLen {
 		return nil, fabric.ErrMsgSize
@@ -109,7 +111,7 @@ func (s *Stager) peerPiece(kind pieceKind, mr *regions.MR, iov []sys.Iovec, n ui
 	return p, nil
 }
 
-// copyReply starts to copy out what a peer reads.
+// copyReply starts to copy out the bytes that a peer reads.
 func (s *Stager) copyReply() step {
 	s.mu.Lock()
 	if s.replies.Len() == 0 {
@@ -146,7 +148,7 @@ func (s *Stager) copyReply() step {
 	return stepDone
 }
 
-// answerRead gives what was copied out, or why not, to the Reader.
+// answerRead passes the copied bytes, or the error, to the Reader.
 func (s *Stager) answerRead(p *Piece) {
 	r := p.reader
 	p.reader = nil
@@ -163,7 +165,7 @@ func (s *Stager) answerRead(p *Piece) {
 	r.Reply(Buffer{}, p.errno)
 }
 
-// sent counts n bytes of a reply that needs its buffer no more.
+// sent counts n bytes of a reply that no longer needs its buffer.
 func (s *Stager) sent(n uint64) {
 	s.mu.Lock()
 	s.replied -= n

@@ -14,7 +14,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// A pieceKind is what a piece is part of.
+// A pieceKind is the kind of operation that a piece belongs to.
 type pieceKind uint8
 
 const (
@@ -24,26 +24,26 @@ const (
 	peerWrite
 )
 
-// A Piece is what moves through one buffer, or through none if all its memory here is the host's.
+// A Piece is the work that uses one buffer, or no buffer if all its local memory is host memory.
 //
 //	ownWrite   cut -> copied out -> sent, answered -> ended
 //	ownRead    cut -> sent, answered -> copied in -> ended
 //	peerRead   copied out -> sent as a reply, which then has the buffer
 //	peerWrite  copied in -> reported -> answered
 type Piece struct {
-	ID int       // of the Port, from Reserve on
-	Op fabric.Op // to be sent, from Port.Send on
+	ID int       // the Port's; set by Reserve
+	Op fabric.Op // the operation to send; set before Port.Send
 
 	kind   pieceKind
 	n      uint64
 	device *device.Staging // nil without a buffer
 	buf    *device.StageBuffer
 
-	transfer *Transfer // of this side
-	size     uint64    // bytes of a buffer on its way out
+	transfer *Transfer // of this side's operation
+	size     uint64    // bytes of an outgoing buffer
 
 	reader Reader // of a peer's read
-	writer Writer // of a peer's write, as is h
+	writer Writer // of a peer's write, like h
 	h      frame.Header
 
 	copies  []device.CopySegment // the buffer's side is an offset until aim
@@ -59,10 +59,10 @@ type Piece struct {
 	detail string
 }
 
-// A hostPart is host memory between device memory, at an offset in the buffer.
+// A hostPart is host memory between device memory, with its offset in the buffer.
 type hostPart struct{ addr, n, at uint64 }
 
-// A pool keeps pieces for the next ones, with the memory of their lists.
+// A pool reuses pieces and the memory of their lists.
 type pool struct {
 	mu    sync.Mutex // protects what follows
 	spare []*Piece
@@ -83,7 +83,7 @@ func (o *pool) get(kind pieceKind, n uint64) *Piece {
 	return p
 }
 
-// put takes a piece back that nothing refers to.
+// put takes back a piece that is no longer referenced.
 func (o *pool) put(p *Piece) {
 	if cap(p.copies) > keepEntries || cap(p.segs) > keepEntries || cap(p.rsegs) > keepEntries {
 		return
@@ -103,14 +103,15 @@ func (o *pool) put(p *Piece) {
 // Transfer returns the transfer of this side that p is part of.
 func (p *Piece) Transfer() *Transfer { return p.transfer }
 
-// Len is how many bytes p moves.
+// Len returns how many bytes p moves.
 func (p *Piece) Len() uint64 { return p.n }
 
-// Addr is the address of the buffer that p has.
+// Addr returns the address of p's buffer.
 func (p *Piece) Addr() uint64 { return p.buf.Addr() }
 
 // Receive takes a buffer for the n bytes of a reply, if p needs one and has none. It reports
-// whether it took one, which p.Addr then is. device.ErrBusy says that none is free.
+// whether it took one; p.Addr then returns its address. It returns device.ErrBusy if no buffer is
+// free.
 func (p *Piece) Receive(n uint64) (bool, error) {
 	if p.device == nil || n == 0 || p.buf != nil {
 		return false, nil
@@ -124,7 +125,7 @@ func (p *Piece) take(n uint64, to device.Outwardness) (err error) {
 	return err
 }
 
-// free gives the buffer back, if there is one.
+// free returns the buffer to its pool, if p has one.
 func (p *Piece) free() {
 	if p.buf != nil {
 		p.buf.Free()
@@ -132,10 +133,10 @@ func (p *Piece) free() {
 	}
 }
 
-// lose gives up the buffer of a copy that failed.
+// lose abandons the buffer of a copy that failed.
 func (p *Piece) lose() {
 	if p.buf != nil {
-		_ = p.buf.Lose() // what cannot be given back stays in device.Live
+		_ = p.buf.Lose() // buffers that cannot be returned stay counted in device.Live
 		p.buf = nil
 	}
 }
@@ -148,7 +149,7 @@ func (p *Piece) releaseRegions() {
 	p.regions = p.regions[:0]
 }
 
-// End releases what a piece has at the end of its connection.
+// End releases what a piece holds when its connection ends.
 func (p *Piece) End() {
 	p.free()
 	p.releaseRegions()
@@ -158,7 +159,7 @@ func (p *Piece) End() {
 	}
 }
 
-// cover takes the next n bytes of t: local and remote segments from the cursors on.
+// cover assigns the next n bytes of t to p: local and remote segments, starting at the cursors.
 func (p *Piece) cover(t *Transfer) {
 	for left := p.n; left > 0; {
 		g := t.Op.LocalSeg(t.local.index)
@@ -181,7 +182,7 @@ func (p *Piece) cover(t *Transfer) {
 	t.done += p.n
 }
 
-// split divides the local segments into those that a device copies and those of the host.
+// split separates the local segments into those that a device copies and those in host memory.
 func (p *Piece) split() {
 	at := uint64(0)
 	for _, g := range p.segs {
@@ -198,7 +199,7 @@ func (p *Piece) split() {
 	}
 }
 
-// copyWith adds device memory that belongs at an offset in the buffer.
+// copyWith adds device memory that is copied to or from an offset in the buffer.
 func (p *Piece) copyWith(addr, n, at uint64) {
 	g := device.CopySegment{Dst: at, Src: addr, Bytes: n}
 	if p.inward() {
@@ -209,8 +210,8 @@ func (p *Piece) copyWith(addr, n, at uint64) {
 
 func (p *Piece) inward() bool { return p.kind == ownRead || p.kind == peerWrite }
 
-// aim readies the copies, once: it holds the regions open, turns offsets into addresses of the
-// buffer, and copies what is the host's.
+// aim prepares the copies, once. It holds the regions open, replaces offsets by addresses in the
+// buffer, and copies the host memory.
 func (p *Piece) aim(regions *regions.Table) error {
 	if p.aimed {
 		return nil

@@ -17,44 +17,44 @@ import (
 )
 
 const (
-	// PieceLen is the most bytes of a piece: one buffer.
+	// PieceLen is the largest size of a piece in bytes: one buffer.
 	PieceLen = device.StageBytes
-	// MaxPieces bounds the pieces of one endpoint's own transfers that are pending.
+	// MaxPieces bounds the pending pieces of one endpoint's own transfers.
 	MaxPieces = 64
-	// PieceBytes bounds the buffers of an endpoint's pieces on their way out, and those of its
-	// replies: a peer that takes nothing leaves some to others.
+	// PieceBytes bounds the outgoing buffers of an endpoint's pieces, and separately those of its
+	// replies. So a peer that stops reading leaves buffers to other peers.
 	PieceBytes = 12 << 20
 
 	// The Stager polls its copies spinLooks times without a pause, and then with growing pauses.
-	// One look asks the driver for one copy (1.4 µs on an H200, where a piece takes 20 to 30 µs).
-	// 200 looks cost emulated devices on 2 busy cores a tenth of their throughput.
+	// One poll asks the driver for one copy (1.4 µs on an H200, where a piece takes 20 to 30 µs).
+	// On 2 busy cores, 200 polls reduced the throughput of emulated devices by a tenth.
 	spinLooks  = 20
 	firstPause = 5 * time.Microsecond
 
-	// LastPause is the longest pause between two looks at what is not signaled: copies and free
+	// LastPause is the longest pause between two polls of what is not signaled: copies and free
 	// buffers.
 	LastPause = 200 * time.Microsecond
 
 	// closeWait is how long the end of a connection waits for copies.
 	closeWait = 10 * time.Second
 
-	// keepEntries is how long a list of segments may grow and still be kept for the next piece.
+	// keepEntries is the largest capacity of a segment list that is kept for the next piece.
 	keepEntries = 8 << 10
 )
 
-// A Port is the data path under a Stager. The Stager calls it from its own goroutine and from those
-// of Answered, without a lock.
+// A Port is the data path under a Stager. The Stager calls it from its own goroutine and from the
+// callers of Answered, with no lock held.
 type Port interface {
-	// Reserve makes room for p among the pending operations, or reports false. Then Wake must
-	// follow once there is room.
+	// Reserve makes room for p among the pending operations. It returns false if there is none; the
+	// Port then calls Wake once there is room.
 	Reserve(p *Piece) bool
-	// Send starts p.Op. Answered must follow.
+	// Send starts p.Op. The Port must call Answered afterwards.
 	Send(p *Piece)
 	// Cancel undoes Reserve for a piece that is not sent.
 	Cancel(p *Piece)
-	// Ended is called once for each Transfer: its Errno and Detail say how.
+	// Ended is called once for each Transfer. Its Errno and Detail say how it ended.
 	Ended(t *Transfer)
-	// Log reports what a device did wrong.
+	// Log reports a device error.
 	Log(what string, err error)
 }
 
@@ -62,41 +62,41 @@ type Port interface {
 type Stager struct {
 	port    Port
 	pieces  pool
-	pending atomic.Int64 // copies
+	pending atomic.Int64 // copies in progress
 	regions *regions.Table
 	start   sync.Once
 	wake    chan struct{}
 	quit    chan struct{} // closed by Stop
 	gone    chan struct{} // closed when run returned
 
-	mu        sync.Mutex // protects what follows
+	mu        sync.Mutex // closed when run has returned
 	stopped   bool
 	transfers queue.FIFO[*Transfer] // being cut into pieces
 	replies   queue.FIFO[*Piece]    // of peers' reads: to be copied out
 	arrived   queue.FIFO[*Piece]    // to be copied in
-	outward   uint64                // bytes of own pieces on their way out
-	replied   uint64                // bytes of replies on theirs
+	outward   uint64                // bytes of own pieces in outgoing buffers
+	replied   uint64                // bytes of replies in outgoing buffers
 
-	// Of run alone.
+	// Used by run only.
 	copying    []*Piece
-	next       *Piece   // made and not started
-	unreported []*Piece // writes whose completion found no room
+	next       *Piece   // made but not started
+	unreported []*Piece // writes whose completion had no room in the queue
 }
 
-// Init readies s, which serves port. Local segments are of regions.
+// Init initializes s, which serves port. Local segments are in regions.
 func (s *Stager) Init(port Port, regions *regions.Table) {
 	s.port, s.regions = port, regions
 	s.wake, s.quit, s.gone = make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 }
 
-// Stats returns how many copies are pending, and the bytes of buffers that replies are sent from.
+// Stats returns how many copies are pending, and how many bytes of buffers hold replies.
 func (s *Stager) Stats() (copies int, replied uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return int(s.pending.Load()), s.replied
 }
 
-// add queues work by put and starts the goroutine, or reports false after Stop.
+// add calls put to queue work and starts the goroutine. It returns false after Stop.
 func (s *Stager) add(put func()) bool {
 	s.mu.Lock()
 	if s.stopped {
@@ -110,7 +110,7 @@ func (s *Stager) add(put func()) bool {
 	return true
 }
 
-// Wake makes the Stager look for work.
+// Wake makes the Stager check for work.
 func (s *Stager) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -118,7 +118,7 @@ func (s *Stager) Wake() {
 	}
 }
 
-// run does all work until Stop.
+// run does all work until Stop is called.
 func (s *Stager) run() {
 	defer close(s.gone)
 	looks, pause := 0, firstPause
@@ -144,7 +144,7 @@ func (s *Stager) run() {
 		case looks < spinLooks && len(s.copying) > 0:
 			looks++
 			runtime.Gosched()
-		case len(s.copying) > 0: // soon done, and a timer would sleep for a millisecond
+		case len(s.copying) > 0: // they end soon, and a timer would sleep for a millisecond
 			thread.Nap(pause)
 			pause = min(2*pause, LastPause)
 		default:
@@ -159,7 +159,7 @@ func (s *Stager) run() {
 	}
 }
 
-// advance does what can be done now. It reports whether that was anything, and whether something
+// advance does the work that is possible now. It reports whether it did any, and whether some work
 // waits for a device, a buffer or room.
 func (s *Stager) advance() (moved, waits bool) {
 	moved = s.pollCopies()
@@ -206,16 +206,16 @@ func (s *Stager) pollCopies() (moved bool) {
 	return moved
 }
 
-// A step is the result of trying to do one thing.
+// A step is the result of one attempt to do some work.
 type step int
 
 const (
-	stepIdle  step = iota // there is nothing to do, or nothing until Wake
-	stepDone              // it was done
-	stepWaits             // for something that no Wake announces
+	stepIdle  step = iota // no work, or none until Wake
+	stepDone              // the work was done
+	stepWaits             // the work waits for something that does not call Wake
 )
 
-// startCopy starts a piece's copy. It reports false without an error if the device has no room yet.
+// startCopy starts a piece's copy. It returns false and no error if the device has no room yet.
 func (s *Stager) startCopy(p *Piece) (ok bool, err error) {
 	if err := p.aim(s.regions); err != nil {
 		return false, err
@@ -231,7 +231,7 @@ func (s *Stager) startCopy(p *Piece) (ok bool, err error) {
 	return err == nil, err
 }
 
-// copyIn starts to copy a piece that arrived to its memory.
+// copyIn starts to copy an arrived piece to its memory.
 func (s *Stager) copyIn() step {
 	s.mu.Lock()
 	if s.arrived.Len() == 0 {
@@ -253,7 +253,7 @@ func (s *Stager) copyIn() step {
 	return stepDone
 }
 
-// copied goes on with a piece whose copy has ended.
+// copied continues a piece whose copy has ended.
 func (s *Stager) copied(p *Piece, err error) {
 	p.releaseRegions()
 	if err != nil {
@@ -283,8 +283,8 @@ func (s *Stager) copied(p *Piece, err error) {
 	}
 }
 
-// Stop ends all work. Nobody but the caller uses s any more. When it returns, no copy is pending,
-// or the copy was given up with its buffer and its regions.
+// Stop ends all work. No other goroutine may use s any more. When Stop returns, no copy is pending,
+// except abandoned ones, which keep their buffers and regions.
 func (s *Stager) Stop() {
 	s.mu.Lock()
 	s.stopped = true

@@ -10,26 +10,26 @@ import (
 	"mori/core/fabric"
 )
 
-// A Transfer is a read or write of this side that goes in pieces. Its owner sets the exported
+// A Transfer is a read or write of this side that is moved in pieces. Its owner sets the exported
 // fields before Start.
 type Transfer struct {
-	ID        int             // of its owner
+	ID        int             // the owner's
 	Op        *fabric.Op      // valid until Port.Ended
-	Len       uint64          // bytes of Op
-	Device    *device.Staging // of Op's own device memory; nil if there is none
-	RegionLen uint64          // of the peer's region
+	Len       uint64          // length of Op in bytes
+	Device    *device.Staging // device of Op's own memory; nil for host memory
+	RegionLen uint64          // size of the peer's region in bytes
 
-	// How it ended, from Port.Ended on.
+	// How the transfer ended; valid from Port.Ended on.
 	Errno  fabric.Errno
 	Detail string
 
-	// Of the Stager's goroutine.
+	// Used by the Stager's goroutine only.
 	local, remote cursor
-	done          uint64 // bytes that are in pieces
+	done          uint64 // bytes assigned to pieces
 
-	// Guarded by Stager.mu, as Errno and Detail are until the end.
+	// Guarded by Stager.mu, like Errno and Detail until the end.
 	queued  bool // being cut
-	pending int  // pieces
+	pending int  // pieces that have not ended
 }
 
 // A cursor is a position in a list of segments.
@@ -38,7 +38,7 @@ type cursor struct {
 	off   uint64
 }
 
-// advance moves m bytes on in a segment of n.
+// advance moves m bytes forward in a segment of n bytes.
 func (c *cursor) advance(m, n uint64) {
 	if c.off += m; c.off == n {
 		c.index, c.off = c.index+1, 0
@@ -55,8 +55,8 @@ func (t *Transfer) fits() bool {
 	return true
 }
 
-// Start takes t over until Port.Ended. After Stop it does nothing: the end of the connection ends
-// t. The caller may hold locks of its own.
+// Start hands t to the Stager until Port.Ended. After Stop, Start does nothing; the end of the
+// connection then ends t. The caller may hold locks.
 func (s *Stager) Start(t *Transfer, peer fabric.Addr) {
 	s.add(func() {
 		t.queued = true
@@ -113,7 +113,7 @@ func (s *Stager) cutNext() step {
 	return stepDone
 }
 
-// makePiece takes what the next piece of t needs, and makes it.
+// makePiece acquires what the next piece of t needs, and makes the piece.
 func (s *Stager) makePiece(t *Transfer) step {
 	n := min(t.Len-t.done, PieceLen)
 	kind := ownRead
@@ -150,7 +150,7 @@ func (s *Stager) makePiece(t *Transfer) step {
 		p.Op.Seg = fabric.Seg{Addr: buf.Addr(), Len: n}
 		p.size = n
 	}
-	if first && n == t.Len { // it is all of the transfer
+	if first && n == t.Len { // the piece is the whole transfer
 		p.Op.Flags, p.Op.Data = t.Op.Flags&fabric.OpRemoteData, t.Op.Data
 	}
 	s.mu.Lock()
@@ -161,7 +161,7 @@ func (s *Stager) makePiece(t *Transfer) step {
 	return stepDone
 }
 
-// Answered goes on with a piece that the peer answered. What it read is copied in.
+// Answered continues a piece that the peer has answered. The bytes of a read are copied in.
 func (s *Stager) Answered(p *Piece, errno fabric.Errno, detail string) {
 	p.errno, p.detail = errno, detail
 	switch {
@@ -172,7 +172,7 @@ func (s *Stager) Answered(p *Piece, errno fabric.Errno, detail string) {
 	}
 }
 
-// endPiece counts a piece as ended, and ends its transfer with the last one.
+// endPiece counts a piece as ended. With the last piece, it ends the transfer.
 func (s *Stager) endPiece(p *Piece) {
 	p.free()
 	t := p.transfer
