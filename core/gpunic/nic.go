@@ -13,14 +13,14 @@ import (
 	native "mori/native/nic"
 )
 
-// An Environment is where the kernels run that will drive a NIC.
+// An Environment is the GPU or CPU environment of the kernels that drive a NIC.
 type Environment interface {
-	// Words returns n zeroed bytes of host memory on a page boundary that kernels reach at the
-	// same address. It stays valid until free is called.
+	// Words returns n zeroed bytes of page-aligned host memory that kernels access at the same
+	// address. It stays valid until free is called.
 	Words(n uint64) (addr uint64, free func() error, err error)
 
-	// Window returns access to n bytes of GPU memory at addr for the thread of an emulated NIC, or
-	// nil if the CPU reaches them directly. The NIC closes it.
+	// Window returns access to n bytes of GPU memory at addr for the thread of an emulated NIC, or nil
+	// if the CPU can access them directly. The NIC closes it.
 	Window(addr, n uint64) (Window, error)
 }
 
@@ -38,11 +38,11 @@ type NIC struct {
 	device   *mlx5.Device
 	emulated *emu.NIC // nil for hardware
 	undo     []func() error
-	windows  []Window // closed after the device, whose emulating thread uses them
+	windows  []Window // closed after the device, whose thread uses them if it is emulated
 }
 
 // Open opens a NIC by name: a device of libibverbs, or "emu0", "emu0:bnxt" and so on for an
-// emulated one. Emulated NICs of other processes on the host are reached through a socket.
+// emulated one. Emulated NICs of different processes on the host communicate through sockets.
 func Open(name string, env Environment) (*NIC, error) {
 	device, f, emulated, err := parseName(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func (n *NIC) command(device string, emulated bool) (mlx5.Cmd, error) {
 	return nic, nil
 }
 
-// doorbells returns memory in which kernels ring an emulated NIC.
+// doorbells returns memory for kernels to ring an emulated NIC.
 func (n *NIC) doorbells(bytes int) (addr uint64, free func() error, err error) {
 	return n.env.Words(uint64(bytes))
 }
@@ -82,16 +82,16 @@ func (n *NIC) later(f func() error) { n.undo = append(n.undo, f) }
 // Name returns the name that the NIC was opened by.
 func (n *NIC) Name() string { return n.name }
 
-// Provider returns the number that device code has for this NIC's family.
+// Provider returns device code's number of this NIC's family.
 func (n *NIC) Provider() abi.NICProvider { return n.family.provider }
 
-// Info describes the NIC and its ports as they were when it was opened.
+// Info describes the NIC and its ports at the time when it was opened.
 func (n *NIC) Info() mlx5.Info { return n.device.Info() }
 
 // Caps returns the NIC's limits.
 func (n *NIC) Caps() mlx5.Caps { return n.device.Caps() }
 
-// StatusErr returns what the status of a queue means, with the NIC's name; nil if nothing failed.
+// StatusErr returns the error that a queue's status stands for, with the NIC's name, or nil.
 func (n *NIC) StatusErr(status uint64) error {
 	if err := native.StatusErr(status); err != nil {
 		return fmt.Errorf("NIC %s: %w", n.name, err)
@@ -99,7 +99,7 @@ func (n *NIC) StatusErr(status uint64) error {
 	return nil
 }
 
-// Register makes n bytes at addr known to the NIC until Close. The caller keeps the memory mapped
+// Register registers n bytes at addr with the NIC until Close. The caller keeps the memory mapped
 // until then.
 func (n *NIC) Register(addr, bytes uint64, access mlx5.Access) (abi.NICMemory, error) {
 	if n.emulated != nil {
@@ -120,8 +120,8 @@ func (n *NIC) Register(addr, bytes uint64, access mlx5.Access) (abi.NICMemory, e
 	return r.View(), nil
 }
 
-// Close closes queues, regions and the NIC. If an emulated NIC saw a use that hardware would not
-// accept, Close returns it as an error.
+// Close closes queues, regions and the NIC. If an emulated NIC detected a use that hardware would
+// not accept, Close returns it as an error.
 func (n *NIC) Close() error {
 	if n == nil {
 		return nil

@@ -10,15 +10,15 @@ import (
 	"mori/native/abi"
 )
 
-// emulatedAckTimeout is 2.1 s (4.096 us << 19). An emulated NIC loses nothing, but its threads wait
-// for a core: with 20 threads on 2 cores the default of 0.27 s, tried 8 times, was once too short
+// emulatedAckTimeout is 2.1 s (4.096 us << 19). An emulated NIC loses no packets, but its threads
+// wait for a core. With 20 threads on 2 cores the default of 0.27 s with 8 tries was too short once
 // in 100,000 rounds of the interchange.
 const emulatedAckTimeout = 19
 
 // A QueueConfig is the size of a queue.
 type QueueConfig struct {
-	Log         uint32 // 1<<Log entries to send from; mlx5 counts blocks of 64 bytes
-	ReceivesLog uint32 // 1<<ReceivesLog entries to receive into; 0 is no receive queue. mlx5 only
+	Log         uint32 // 1<<Log send entries; mlx5 counts blocks of 64 bytes
+	ReceivesLog uint32 // 1<<ReceivesLog receive entries; 0 is no receive queue. mlx5 only
 }
 
 // A Queue is a queue pair whose rings kernels write, from Connect until the NIC is closed.
@@ -52,14 +52,14 @@ func (n *NIC) NewQueue(cfg QueueConfig) (*Queue, error) {
 // QPN returns the number of the queue pair.
 func (q *Queue) QPN() uint32 { return q.queue.QPN() }
 
-// End returns what the peer's Connect needs.
+// End returns the bytes for the peer's Connect.
 func (q *Queue) End() []byte {
 	b := make([]byte, mlx5.RemoteEndBytes)
 	q.queue.End().Put(b)
 	return b
 }
 
-// Connect connects the queue to the peer whose End is given. The peer must do the same.
+// Connect connects the queue to the peer that returned end from End. The peer must do the same.
 func (q *Queue) Connect(end []byte) error {
 	var e mlx5.RemoteEnd
 	if err := e.Parse(end); err != nil {
@@ -74,7 +74,7 @@ func (q *Queue) Connect(end []byte) error {
 
 // View returns the queue as kernels see it before the first entry: mori::nic::Queue of
 // native/include/mori/nic/queue.hpp, with its Annex for families that have one. The caller copies
-// it to memory that kernels reach, aligned to 64 bytes.
+// it, aligned to 64 bytes, to memory that kernels can access.
 func (q *Queue) View() []byte {
 	v := q.queue.View()
 	annex := q.nic.family.annex
@@ -86,5 +86,5 @@ func (q *Queue) View() []byte {
 	return append(abi.Bytes(&v), abi.Bytes(&a)...)
 }
 
-// ReceiveView returns where the receive queue lies, in the host's addresses; all zero without one.
+// ReceiveView returns the host addresses of the receive queue. All are zero if it has none.
 func (q *Queue) ReceiveView() mlx5.ReceiveView { return q.queue.ReceiveView() }

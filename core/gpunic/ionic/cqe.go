@@ -13,11 +13,11 @@ const CQEBytes = 32
 // Types of completions: IONIC_V1_CQE_TYPE_*.
 const (
 	CQEReceive = 1
-	CQESendMSN = 2 // how many messages the peer has answered
-	CQESendNPG = 3 // has the index of an entry: of local work, or flushed
+	CQESendMSN = 2 // how many messages the peer has acknowledged
+	CQESendNPG = 3 // has the index of an entry: local work, or flushed
 )
 
-// A Status says why work ended in error: enum ionic_status.
+// A Status says why work failed: enum ionic_status.
 type Status uint32
 
 // Statuses.
@@ -54,14 +54,14 @@ func (s Status) String() string {
 type CQE struct {
 	MSN    uint32 // with CQESendMSN: how many messages are done
 	Index  uint64 // with CQESendNPG: the entry's
-	Status Status // of one that is an error
+	Status Status // of a failed entry
 	Queue  uint32 // number of the queue pair, 24 bits
 	Type   uint8
 	Error  bool
-	Color  bool // set in the first lap over the ring, and changes with each
+	Color  bool // set in the first lap over the ring, then toggles with each lap
 }
 
-// Put writes the entry to CQEBytes.
+// Put writes the entry to the CQEBytes of b.
 func (c CQE) Put(b []byte) {
 	clear(b[:CQEBytes])
 	be := binary.BigEndian
@@ -78,7 +78,7 @@ func (c CQE) Put(b []byte) {
 	be.PutUint32(b[28:], word)
 }
 
-// ParseCQE reads an entry of CQEBytes, valid or not.
+// ParseCQE parses an entry of CQEBytes, valid or not.
 func ParseCQE(b []byte) CQE {
 	be := binary.BigEndian
 	word := be.Uint32(b[28:])
@@ -88,17 +88,17 @@ func ParseCQE(b []byte) CQE {
 	}
 }
 
-// A Bell is what is stored to the register of send queues, or to that of completion queues: see
-// ionic_queue_dbell_val.
+// A Bell is the value that is written to the register of send queues, or to that of completion
+// queues; see ionic_queue_dbell_val.
 type Bell struct {
 	Queue uint32 // its number, 24 bits
-	Index uint16 // behind the last entry that is posted, or read, modulo the ring
+	Index uint16 // after the last entry that is posted, or read, modulo the ring
 }
 
-// Value is the 8 bytes, little-endian.
+// Value returns the 8 bytes of the register, little-endian.
 func (b Bell) Value() uint64 { return uint64(b.Queue&0xffffff)<<24 | uint64(b.Index) }
 
-// ParseBell reads what Value made.
+// ParseBell parses a value that Value returned.
 func ParseBell(v uint64) (Bell, error) {
 	b := Bell{Queue: uint32(v>>24) & 0xffffff, Index: uint16(v)}
 	if b.Value() != v {

@@ -15,7 +15,7 @@ const (
 	payloadAt  = 32
 )
 
-// A Version is one of the formats.
+// A Version is a version of the formats.
 type Version uint32
 
 // Versions.
@@ -24,10 +24,10 @@ const (
 	Version2 Version = 2
 )
 
-// An Op is what an entry does. Its number depends on the version.
+// An Op is the operation of an entry. Its number depends on the version.
 type Op uint8
 
-// Operations that both versions have. There are no entries of nothing and no masked atomics.
+// Operations that both versions have. There is no NOP entry and there are no masked atomics.
 const (
 	OpSend Op = iota
 	OpSendImm
@@ -61,17 +61,17 @@ const (
 	FlagSolicited = 1 << 1
 	FlagInline    = 1 << 2
 	FlagSignaled  = 1 << 3
-	FlagColor     = 1 << 4 // set in the first lap over the ring, and changes with each
+	FlagColor     = 1 << 4 // set in the first lap over the ring, then toggles with each lap
 	flagsKnown    = 1<<5 - 1
 )
 
-// A Data is memory on this side: struct ionic_sge.
+// A Data is a range of local memory: struct ionic_sge.
 type Data struct {
 	Addr       uint64
 	Bytes, Key uint32
 }
 
-// An Entry is one of a send queue: struct ionic_v1_base_hdr and ionic_v1_common_bdy,
+// An Entry is an entry of a send queue: struct ionic_v1_base_hdr, then ionic_v1_common_bdy,
 // ionic_v1_atomic_bdy or ionic_v2_atomic_bdy.
 type Entry struct {
 	Index         uint64 // of its place
@@ -80,7 +80,7 @@ type Entry struct {
 	Imm           uint32
 	Remote        uint64
 	RKey          uint32
-	Bytes         uint32 // that it moves; of atomics 8
+	Bytes         uint32 // length of the payload; 8 for atomics
 	Swap, Compare uint64 // of atomics; OpFetchAdd adds Swap
 	Data          []Data
 	Inline        []byte // instead of Data, with FlagInline
@@ -89,7 +89,7 @@ type Entry struct {
 // IsAtomic reports whether the entry is an atomic.
 func (e *Entry) IsAtomic() bool { return e.Op == OpCompareSwap || e.Op == OpFetchAdd }
 
-// Put writes the entry to EntryBytes, all of them.
+// Put writes the entry to all EntryBytes of b.
 func (e *Entry) Put(b []byte, v Version) {
 	clear(b[:EntryBytes])
 	be := binary.BigEndian
@@ -136,7 +136,7 @@ func parseData(b []byte) Data {
 	return Data{Addr: be.Uint64(b), Bytes: be.Uint32(b[8:]), Key: be.Uint32(b[12:])}
 }
 
-// Parse takes apart an entry of EntryBytes.
+// Parse parses an entry of EntryBytes.
 func (e *Entry) Parse(b []byte, v Version) error {
 	if len(b) < EntryBytes {
 		return fmt.Errorf("entry in %d bytes, want %d: %w", len(b), EntryBytes, ErrFormat)

@@ -4,5 +4,5 @@ package ionic
 
 import "errors"
 
-// ErrFormat is the cause for bytes that no driver or NIC writes.
+// ErrFormat reports bytes that no driver or NIC writes.
 var ErrFormat = errors.New("not in the NIC's format")

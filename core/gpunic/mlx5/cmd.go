@@ -4,41 +4,41 @@ package mlx5
 
 import "encoding/hex"
 
-// A Cmd is the way to one NIC's firmware: mlx5dv of libmlx5 for a real one, or an emulated NIC. Its
-// methods may be called from many goroutines at once. After Close all of them return an error.
+// A Cmd sends commands to one NIC's firmware: through mlx5dv of libmlx5, or to an emulated NIC. Its
+// methods are safe for concurrent use. After Close all of them return an error.
 type Cmd interface {
-	// Do has the NIC carry out the command in and fills out with its answer. An error says that no
-	// answer came; that the NIC refused is in the answer's status.
+	// Do executes the command in and fills out with the reply. An error means that there was no reply.
+	// If the NIC refused the command, the reply's status says so.
 	Do(in, out []byte) error
 
-	// Umem makes n bytes of this process at addr, both multiples of the page size, known to the NIC
-	// under a number that commands carry.
+	// Umem registers n bytes of this process at addr, both multiples of the page size. It returns the
+	// number that commands use for this memory.
 	Umem(addr, n uint64) (id uint32, err error)
 	FreeUmem(id uint32) error
 
-	// UAR makes a page of doorbells and returns the address of the one that a queue rings, and the
-	// page's number, which commands carry.
+	// UAR allocates a page of doorbells. It returns the address of the register that a queue rings,
+	// and the page's number for commands.
 	UAR() (register uint64, page uint32, err error)
 	FreeUAR(page uint32) error
 
-	// Info describes the NIC. It does not change but for the ports' state.
+	// Info describes the NIC. Only the ports' state changes.
 	Info() (Info, error)
 
 	Close() error
 }
 
-// An Info is what the system knows of a NIC.
+// An Info is what the system reports of a NIC.
 type Info struct {
 	Name     string
-	EQN      uint32 // the event queue that completion queues name
+	EQN      uint32 // the event queue for completion queues
 	Emulated bool
 	Ports    []Port // the first one is port 1
 }
 
-// A Port connects a NIC with a network.
+// A Port connects a NIC to a network.
 type Port struct {
 	Active   bool
-	Ethernet bool // RoCE: GID and MAC lead to it; else InfiniBand, and LID does
+	Ethernet bool // RoCE, addressed by GID and MAC; else InfiniBand, addressed by LID
 	LID      uint16
 	MTU      int // in bytes
 	GID      GID

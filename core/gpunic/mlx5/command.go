@@ -8,10 +8,9 @@ import (
 )
 
 // Opcodes of commands: MLX5_CMD_OP_* of the Linux driver's include/linux/mlx5/mlx5_ifc.h. That
-// file, which is the public description of the command interface, is also where the places of all
-// fields come from; those that it does not have (dbr_umem_id of a completion queue, wq_umem_* and
-// cq_umem_*, send_dbr_mode) are as DPDK's drivers/common/mlx5/mlx5_prm.h and DOCA GPUNetIO's
-// mlx5_ifc.h have them.
+// file, the public description of the command interface, is also the source of all field offsets.
+// It lacks dbr_umem_id of a completion queue, wq_umem_*, cq_umem_* and send_dbr_mode; these are
+// from DPDK's drivers/common/mlx5/mlx5_prm.h and DOCA GPUNetIO's mlx5_ifc.h.
 const (
 	OpQueryHCACap = 0x100
 	OpCreateMKey  = 0x200
@@ -39,7 +38,7 @@ var opNames = map[uint16]string{
 	OpAllocUAR: "ALLOC_UAR", OpDeallocUAR: "DEALLOC_UAR",
 }
 
-// OpName is the name of a command.
+// OpName returns the name of a command.
 func OpName(op uint16) string {
 	if s, ok := opNames[op]; ok {
 		return s
@@ -47,13 +46,13 @@ func OpName(op uint16) string {
 	return fmt.Sprintf("command %#x", op)
 }
 
-// A Message is one side of a command: what is sent, or the answer.
+// A Message is a command or its reply.
 type Message interface {
 	size() int // in bytes
 	slots() []slot
 }
 
-// Encode writes m as the NIC reads it, or writes it.
+// Encode returns the bytes of m in the NIC's format.
 func Encode(m Message) []byte {
 	b := make([]byte, m.size())
 	for _, s := range m.slots() {
@@ -62,7 +61,7 @@ func Encode(m Message) []byte {
 	return b
 }
 
-// Decode reads m. Longer bytes are fine: many commands end in lists that may be empty.
+// Decode decodes b into m. b may be longer: many commands end with lists that may be empty.
 func Decode(b []byte, m Message) error {
 	if len(b) < m.size() {
 		return fmt.Errorf("%d bytes for %T, want %d: %w", len(b), m, m.size(), ErrFormat)
@@ -73,7 +72,7 @@ func Decode(b []byte, m Message) error {
 	return nil
 }
 
-// OpOf is the opcode of a command's bytes, 0 without any.
+// OpOf returns the opcode of a command's bytes, or 0 if they are too short.
 func OpOf(in []byte) uint16 {
 	if len(in) < headerBytes {
 		return 0
@@ -83,7 +82,7 @@ func OpOf(in []byte) uint16 {
 
 const headerBytes = 16
 
-// A Simple is each command that names one object, or none.
+// A Simple is any command that names one object or none.
 type Simple struct{ Op, ID uint32 }
 
 func (m *Simple) size() int { return headerBytes }
@@ -91,8 +90,7 @@ func (m *Simple) slots() []slot {
 	return []slot{{Field{0, 16}, &m.Op}, {Field{0x48, 24}, &m.ID}}
 }
 
-// A Reply is the answer to each command, or how it begins. ID is the number of the object that was
-// made.
+// A Reply is the reply to a command, or the beginning of one. ID is the number of a new object.
 type Reply struct{ Status, Syndrome, ID uint32 }
 
 func (m *Reply) size() int { return headerBytes }
@@ -100,7 +98,7 @@ func (m *Reply) slots() []slot {
 	return []slot{{Field{0, 8}, &m.Status}, {Field{0x20, 32}, &m.Syndrome}, {Field{0x48, 24}, &m.ID}}
 }
 
-// A QueryHCACap asks for what the NIC can do. Mode is 1 for the present values of the general
+// A QueryHCACap queries the NIC's capabilities. Mode is 1 for the current values of the general
 // capabilities.
 type QueryHCACap struct{ Op, Mode uint32 }
 
@@ -109,13 +107,13 @@ func (m *QueryHCACap) slots() []slot {
 	return []slot{{Field{0, 16}, &m.Op}, {Field{0x30, 16}, &m.Mode}}
 }
 
-// Caps is the answer to QueryHCACap, as far as it is used here: cmd_hca_cap.
+// Caps is the reply to QueryHCACap, limited to the fields that mori uses: cmd_hca_cap.
 type Caps struct {
 	Reply
 	VHCAID                                 uint32
 	LogMaxQPSize, LogMaxQP                 uint32 // of blocks in a queue, of queue pairs
 	LogMaxCQSize, LogMaxCQ, LogMaxMKey     uint32
-	LogMaxReadsInitiated, LogMaxReadsTaken uint32 // reads and atomics under way at a queue pair
+	LogMaxReadsInitiated, LogMaxReadsTaken uint32 // pending reads and atomics of a queue pair
 	NumPorts                               uint32
 }
 
@@ -162,8 +160,7 @@ func (m *CreateMKey) slots() []slot {
 	})...)
 }
 
-// A CreateCQ makes a completion queue: cqc. Where UmemValid says so, DBRAddr counts from the begin
-// of that memory.
+// A CreateCQ makes a completion queue: cqc. With UmemValid, DBRAddr is an offset in that memory.
 type CreateCQ struct {
 	Op                uint32
 	DBRUmemValid      bool

@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// A RemoteEnd is what one side sends the other to be connected.
+// A RemoteEnd is what one side sends to the other in order to connect.
 type RemoteEnd struct {
 	QPN, PSN uint32
 	LID      uint16
@@ -16,17 +16,17 @@ type RemoteEnd struct {
 	MAC      [6]byte
 }
 
-// RemoteEndBytes is the size of a RemoteEnd on its way to the peer.
+// RemoteEndBytes is the size of an encoded RemoteEnd.
 const RemoteEndBytes = 34
 
-// Put writes the end to RemoteEndBytes.
+// Put writes the end to the RemoteEndBytes of b.
 func (r RemoteEnd) Put(b []byte) {
 	if _, err := binary.Encode(b[:RemoteEndBytes], binary.BigEndian, r); err != nil {
 		panic(err) // all fields have a fixed size
 	}
 }
 
-// Parse reads what Put wrote.
+// Parse parses what Put wrote.
 func (r *RemoteEnd) Parse(b []byte) error {
 	if len(b) < RemoteEndBytes {
 		return fmt.Errorf("end of a queue in %d bytes, want %d: %w", len(b), RemoteEndBytes, ErrFormat)
@@ -35,19 +35,19 @@ func (r *RemoteEnd) Parse(b []byte) error {
 	return err
 }
 
-// A PathConfig is how a connection behaves. The zero value is a good choice.
+// A PathConfig configures a connection. The zero value is a good choice.
 type PathConfig struct {
-	AckTimeout  uint32 // 4.096 us << AckTimeout pass before an entry is sent again; 0 is 16 (268 ms)
-	Retries     int    // of an entry without an answer; 0 is 7, less than 0 is none
-	RNRRetries  int    // while the peer has no receive entry; 0 is 7 (no limit), less than 0 is none
-	MinRNRTimer uint32 // code of how long this side asks the peer to wait then; 0 is 12 (0.64 ms)
+	AckTimeout  uint32 // 4.096 us << AckTimeout until a retransmission; 0 is 16 (268 ms)
+	Retries     int    // of an entry without a response; 0 is 7, negative is none
+	RNRRetries  int    // while the peer has no receive entry; 0 is 7 (no limit), negative is none
+	MinRNRTimer uint32 // code of the time that this side asks the peer to wait then; 0 is 12 (0.64 ms)
 }
 
 const (
 	defaultAckTimeout  = 16
 	defaultRetries     = 7
 	defaultMinRNRTimer = 12
-	logReads           = 4 // reads and atomics under way in each direction
+	logReads           = 4 // pending reads and atomics in each direction
 	logMaxMessage      = 30
 )
 
@@ -72,7 +72,7 @@ func (q *Queue) port() Port { return q.dev.info.Ports[0] }
 
 func (q *Queue) mtu() int { return min(q.port().MTU, 4096) }
 
-// End is this side of the queue, for the peer.
+// End returns this side of the queue, for the peer.
 func (q *Queue) End() RemoteEnd {
 	p := q.port()
 	return RemoteEnd{QPN: q.qpn, PSN: q.psn, LID: p.LID, MTU: uint16(q.mtu()), GID: p.GID, MAC: p.MAC}
@@ -87,8 +87,8 @@ func (q *Queue) init() error {
 	return q.dev.do(in, &r, &r)
 }
 
-// Connect moves the queue pair to RTS: from then on entries are carried out. The other side must
-// have got this one's End and connect, too.
+// Connect moves the queue pair to RTS; then it executes entries. The other side must get this one's
+// End and call Connect, too.
 func (q *Queue) Connect(end RemoteEnd, path PathConfig) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,7 +123,7 @@ func (q *Queue) connect(end RemoteEnd, path PathConfig) error {
 	}}, &r, &r)
 }
 
-// path is the way to a peer: by GID and MAC over Ethernet, by LID over InfiniBand.
+// path returns the path to a peer: by GID and MAC over Ethernet, by LID over InfiniBand.
 func (q *Queue) path(end RemoteEnd) Path {
 	p := Path{Port: 1, RLID: uint32(end.LID)}
 	if !q.port().Ethernet {
@@ -132,11 +132,11 @@ func (q *Queue) path(end RemoteEnd) Path {
 	p.RLID, p.GID, p.SourceIndex, p.HopLimit, p.GRH = 0, end.GID, uint32(q.port().GIDIndex), 64, false
 	p.MACHigh16 = uint32(binary.BigEndian.Uint16(end.MAC[:]))
 	p.MACLow32 = binary.BigEndian.Uint32(end.MAC[2:])
-	p.UDPSourcePort = 0xc000 | (q.qpn^end.QPN)&0x3fff // RoCE v2 spreads flows by it
+	p.UDPSourcePort = 0xc000 | (q.qpn^end.QPN)&0x3fff // RoCE v2 routers use it to spread flows
 	return p
 }
 
-// mtuCode is the code of the largest packet size up to n bytes.
+// mtuCode returns the code of the largest packet size up to n bytes.
 func mtuCode(n int) uint32 {
 	code := uint32(1)
 	for code < 5 && 256<<code <= n {
@@ -145,12 +145,12 @@ func mtuCode(n int) uint32 {
 	return code
 }
 
-// State asks the NIC for the state of the queue pair.
+// State queries the NIC for the state of the queue pair.
 func (q *Queue) State() (uint32, error) {
 	var r QueryQPReply
 	err := q.dev.do(&Simple{Op: OpQueryQP, ID: q.qpn}, &r, &r.Reply)
 	return r.QPC.State, err
 }
 
-// Fail moves the queue pair to ERR: what is posted ends as flushed.
+// Fail moves the queue pair to ERR. Posted entries complete as flushed.
 func (q *Queue) Fail() error { return q.dev.simple(Op2Err, q.qpn) }

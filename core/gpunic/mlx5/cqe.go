@@ -21,7 +21,7 @@ const (
 	CQEInvalid     = 15
 )
 
-// A Syndrome says why work ended in error: MLX5_CQE_SYNDROME_* of mlx5dv.h.
+// A Syndrome says why work failed: MLX5_CQE_SYNDROME_* of mlx5dv.h.
 type Syndrome uint8
 
 // Syndromes.
@@ -36,8 +36,8 @@ const (
 	SyndromeRemoteInvalid Syndrome = 0x12
 	SyndromeRemoteAccess  Syndrome = 0x13
 	SyndromeRemoteOp      Syndrome = 0x14
-	SyndromeRetry         Syndrome = 0x15 // the peer did not answer
-	SyndromeRNR           Syndrome = 0x16 // the peer had nothing to receive into
+	SyndromeRetry         Syndrome = 0x15 // the peer did not respond
+	SyndromeRNR           Syndrome = 0x16 // the peer had no receive entry
 	SyndromeAborted       Syndrome = 0x22
 )
 
@@ -55,8 +55,8 @@ func (s Syndrome) String() string {
 	return fmt.Sprintf("syndrome %#x", uint8(s))
 }
 
-// A CQE is a completion entry. Of one that is an error only Vendor, Syndrome, WQEOpcode, QPN,
-// Counter, Opcode and Owner mean something.
+// A CQE is a completion entry. If it reports an error, only Vendor, Syndrome, WQEOpcode, QPN,
+// Counter, Opcode and Owner are valid.
 type CQE struct {
 	Imm, Bytes uint32
 	Vendor     uint8
@@ -69,7 +69,7 @@ type CQE struct {
 	Owner      uint8  // 0 in the first lap over the ring, then 1, then 0 again
 }
 
-// Put writes the entry to 64 bytes, all of them.
+// Put writes the entry to all 64 bytes of b.
 func (c *CQE) Put(b []byte) {
 	clear(b[:CQEBytes])
 	be := binary.BigEndian
@@ -84,7 +84,7 @@ func (c *CQE) Put(b []byte) {
 	b[63] = c.Opcode<<4 | c.Format<<2&0xc | c.Owner&1
 }
 
-// ParseCQE reads an entry of 64 bytes, valid or not.
+// ParseCQE parses an entry of 64 bytes, valid or not.
 func ParseCQE(b []byte) (c CQE) {
 	be := binary.BigEndian
 	last := be.Uint32(b[56:])
@@ -100,13 +100,13 @@ func ParseCQE(b []byte) (c CQE) {
 	return c
 }
 
-// Ready reports whether the last byte of an entry says that the NIC has written it in the lap of
+// Ready reports whether the last byte of an entry shows that the NIC has written it in the lap of
 // consumer.
 func Ready(last byte, consumer uint64, log uint32) bool {
 	return last>>4 != CQEInvalid && last&1 == uint8(consumer>>log)&1
 }
 
-// Err is the error of a completion, nil if it is none.
+// Err returns the error of a completion, or nil.
 func (c *CQE) Err() error {
 	if c.Opcode != CQEReqError && c.Opcode != CQERecvError {
 		return nil
@@ -114,7 +114,7 @@ func (c *CQE) Err() error {
 	return &WorkError{QPN: c.QPN, Counter: c.Counter, Opcode: c.WQEOpcode, Syndrome: c.Syndrome, Vendor: c.Vendor}
 }
 
-// A WorkError is how an entry of a queue ended.
+// A WorkError is the failure of an entry of a queue.
 type WorkError struct {
 	QPN      uint32
 	Counter  uint16

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Device is an open NIC with one protection domain, in which all its queues and regions are.
+// A Device is an open NIC with one protection domain for all its queues and regions.
 type Device struct {
 	cmd  Cmd
 	info Info
@@ -20,7 +20,7 @@ type Device struct {
 	closed bool
 }
 
-// Open takes over cmd, also where it returns an error: Close of the device closes it.
+// Open opens the NIC of cmd. It takes ownership of cmd, also on errors; Device.Close closes cmd.
 func Open(cmd Cmd) (*Device, error) {
 	d := &Device{cmd: cmd}
 	err := d.begin()
@@ -44,17 +44,17 @@ func (d *Device) begin() (err error) {
 	return nil
 }
 
-// Name is the NIC's name.
+// Name returns the NIC's name.
 func (d *Device) Name() string { return d.info.Name }
 
-// Info describes the NIC and its ports as they were when it was opened.
+// Info describes the NIC and its ports at the time when it was opened.
 func (d *Device) Info() Info { return d.info }
 
-// Caps are the NIC's limits.
+// Caps returns the NIC's limits.
 func (d *Device) Caps() Caps { return d.caps }
 
-// Close frees the protection domain and closes the way to the NIC. It refuses while queues or
-// regions are open.
+// Close frees the protection domain and closes the Cmd. It returns an error while queues or regions
+// are open.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func (d *Device) Close() error {
 	return errors.Join(d.simple(OpDeallocPD, d.pd), d.cmd.Close())
 }
 
-// hold counts an object of the device; release gives it back.
+// hold counts an object of the device; release undoes it.
 func (d *Device) hold() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,7 +85,7 @@ func (d *Device) release() {
 	d.mu.Unlock()
 }
 
-// do carries out a command and decodes the answer, of which head is the begin.
+// do executes a command and decodes its reply, which begins with head.
 func (d *Device) do(in, out Message, head *Reply) error {
 	sent := Encode(in)
 	answer := make([]byte, out.size())
@@ -101,20 +101,20 @@ func (d *Device) do(in, out Message, head *Reply) error {
 	return nil
 }
 
-// make carries out a command that makes an object, and returns its number.
+// make executes a command that makes an object, and returns its number.
 func (d *Device) make(in Message) (uint32, error) {
 	var r Reply
 	err := d.do(in, &r, &r)
 	return r.ID, err
 }
 
-// simple carries out a command about one object.
+// simple executes a command on one object.
 func (d *Device) simple(op, id uint32) error {
 	var r Reply
 	return d.do(&Simple{Op: op, ID: id}, &r, &r)
 }
 
-// An undo is what takes back the steps of a build-up that did not end well, last first.
+// An undo is the list of functions that undo the steps of a failed construction, last first.
 type undo []func() error
 
 func (u undo) run() (err error) {

@@ -7,17 +7,17 @@ import (
 	"fmt"
 )
 
-// An Entry is one of a send queue, taken apart. Slices point into what it was parsed from, but for
-// Data.
+// An Entry is a parsed entry of a send queue. All slices except Data point into the bytes that it
+// was parsed from.
 type Entry struct {
 	Control
 	Remote Remote // of writes, reads and atomics
 	Atomic Atomic
-	Data   []Data // memory on this side
+	Data   []Data // local memory
 	Inline []byte // or the bytes themselves
 }
 
-// Bytes is how much the entry moves.
+// Bytes returns the bytes that the entry moves.
 func (e *Entry) Bytes() uint64 {
 	n := uint64(len(e.Inline))
 	for _, d := range e.Data {
@@ -35,8 +35,8 @@ func (e *Entry) IsAtomic() bool {
 	return false
 }
 
-// Parse takes apart the bytes of an entry, whole segments. It refuses what the NIC would end with
-// an error of the queue pair.
+// Parse parses the bytes of an entry, whole segments. It rejects entries that would put the NIC's
+// queue pair into the error state.
 func (e *Entry) Parse(b []byte) error {
 	if len(b) < SegmentBytes {
 		return fmt.Errorf("entry of %d bytes: %w", len(b), ErrFormat)
@@ -76,7 +76,7 @@ func (e *Entry) Parse(b []byte) error {
 	return nil
 }
 
-// parseLocal reads what an entry has about this side: data segments, or one piece of inline data.
+// parseLocal parses the local side of an entry: data segments, or one piece of inline data.
 func (e *Entry) parseLocal(b []byte) error {
 	for len(b) >= SegmentBytes {
 		if head := binary.BigEndian.Uint32(b); head&inlineBit != 0 {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// Causes that callers branch on.
+// The errors that callers may need to distinguish.
 var (
 	ErrFormat   = errors.New("not in the NIC's format")           // bytes that no NIC or driver writes
-	ErrClosed   = errors.New("closed")                            // the device, or what was made of it
+	ErrClosed   = errors.New("closed")                            // the device, or an object of it
 	ErrArgument = errors.New("argument outside the NIC's limits") // sizes, ranges, states
 )
 
@@ -18,7 +18,7 @@ var (
 type CommandError struct {
 	Op       uint16
 	Status   uint8
-	Syndrome uint32 // the firmware's own number for why
+	Syndrome uint32 // the firmware's own number of the cause
 }
 
 func (e *CommandError) Error() string {

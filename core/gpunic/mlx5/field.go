@@ -4,12 +4,11 @@ package mlx5
 
 import "encoding/binary"
 
-// A Field is a run of bits of a command, which is a sequence of big-endian words of 32 bits: bit 0
-// is the top bit of the first byte. A field lies within one word, or is 64 bits from the begin of
-// one.
+// A Field is a range of bits of a command, which is a sequence of big-endian 32-bit words: bit 0 is
+// the top bit of the first byte. A field lies within one word, or has 64 bits and begins at a word.
 type Field struct{ At, Bits int }
 
-// Get reads the field of b.
+// Get returns the field's value in b.
 func (f Field) Get(b []byte) uint64 {
 	if f.Bits == 64 {
 		return binary.BigEndian.Uint64(b[f.At/8:])
@@ -18,7 +17,7 @@ func (f Field) Get(b []byte) uint64 {
 	return uint64(word>>f.shift()) & f.mask()
 }
 
-// Set writes the field of b; bits of v that do not fit are dropped.
+// Set writes v to the field in b. It drops bits of v that do not fit.
 func (f Field) Set(b []byte, v uint64) {
 	if f.Bits == 64 {
 		binary.BigEndian.PutUint64(b[f.At/8:], v)
@@ -33,13 +32,13 @@ func (f Field) Set(b []byte, v uint64) {
 func (f Field) shift() int   { return 32 - f.Bits - f.At%32 }
 func (f Field) mask() uint64 { return 1<<f.Bits - 1 }
 
-// A slot binds a field to a variable, so that one table serves to write and to read.
+// A slot binds a field to a variable, so that one table serves both encoding and decoding.
 type slot struct {
 	Field
 	value any // *uint32, *uint64, *bool or *[16]byte
 }
 
-// within moves the slots of a structure to where it lies in a larger one.
+// within shifts the slots of a structure to its offset in a larger one.
 func within(at int, slots []slot) []slot {
 	for i := range slots {
 		slots[i].At += at

@@ -11,7 +11,7 @@ const (
 	StateERR  = 6
 )
 
-// StateName is the name of a state of a queue pair.
+// StateName returns the name of a queue pair's state.
 func StateName(s uint32) string {
 	names := map[uint32]string{StateRST: "RST", StateINIT: "INIT", StateRTR: "RTR", StateRTS: "RTS", 4: "SQER", 5: "SQD", StateERR: "ERR"}
 	if n, ok := names[s]; ok {
@@ -23,36 +23,37 @@ func StateName(s uint32) string {
 // Values of fields of a QPContext.
 const (
 	ServiceRC      = 0 // st: reliable connection
-	PathMigrated   = 3 // pm_state: the primary path is the path
+	PathMigrated   = 3 // pm_state: the primary path is in use
 	RQRegular      = 0
-	RQNone         = 3 // rq_type: there is no receive queue
+	RQNone         = 3 // rq_type: no receive queue
 	DBRValid       = 0 // send_dbr_mode: the producer index is in the doorbell record
-	DBRNone        = 1 // it is in the doorbell (MLX5_QPC_SEND_DBR_MODE_NO_DBR_EXT)
+	DBRNone        = 1 // the doorbell has it (MLX5_QPC_SEND_DBR_MODE_NO_DBR_EXT)
 	AtomicUpTo8    = 3
-	ScatterToCQE32 = 0x11 // cs_req: results of up to 32 bytes go into the completion entry and not to memory
+	ScatterToCQE32 = 0x11 // cs_req: the NIC writes results of up to 32 bytes to the completion entry, not to memory
 	NoTimestamp    = 1    // ts_format: default
 )
 
-// Bits of OptParams in a ModifyQP: MLX5_QP_OPTPAR_*. What a transition requires needs no bit.
+// Bits of OptParams in a ModifyQP: MLX5_QP_OPTPAR_*. Attributes that a transition requires need no
+// bit.
 const (
 	OptRemoteRead  = 1 << 1
 	OptAtomic      = 1 << 2
 	OptRemoteWrite = 1 << 3
 )
 
-// A QPContext is what a NIC holds of a queue pair (qpc), as far as it is used here.
+// A QPContext is a NIC's state of a queue pair (qpc), limited to the fields that mori uses.
 type QPContext struct {
 	State, Service, PathState           uint32
 	PD                                  uint32
 	MTU, LogMsgMax                      uint32 // MTU is a code: 1 is 256 bytes, 5 is 4096
-	LogRQSize, LogRQStride              uint32 // entries, and of 16 bytes each of them
+	LogRQSize, LogRQStride              uint32 // number of entries, and 16-byte units of each
 	NoSQ                                bool
 	LogSQSize                           uint32 // blocks of 64 bytes
 	TimestampFormat                     uint32
 	UARPage, SendDBRMode, UserIndex     uint32
 	LogPageSize, RemoteQPN              uint32
 	Path                                Path
-	LogSRAMax, LogRRAMax                uint32 // reads and atomics under way, asked for and answered
+	LogSRAMax, LogRRAMax                uint32 // pending reads and atomics, as requester and as responder
 	RetryCount, RNRRetry                uint32
 	FlushRecvErrors                     bool // fre
 	LogAckReqFreq                       uint32
@@ -69,12 +70,12 @@ type QPContext struct {
 	HWSQCounter, SWSQCounter            uint32
 }
 
-// A Path is the way to the peer (ads).
+// A Path is the path to the peer (ads).
 type Path struct {
 	PKeyIndex, RLID      uint32
 	GRH                  bool
-	AckTimeout           uint32 // 4.096 us << AckTimeout, 0 is forever
-	SourceIndex          uint32 // of the port's table of GIDs
+	AckTimeout           uint32 // 4.096 us << AckTimeout; 0 is no timeout
+	SourceIndex          uint32 // in the port's table of GIDs
 	HopLimit, SL         uint32
 	GID                  [16]byte
 	UDPSourcePort, Port  uint32
@@ -106,11 +107,10 @@ func (c *QPContext) slots() []slot {
 	}, within(0xc0, c.Path.slots())...)
 }
 
-// qpcAt is where the context lies in each command that has one.
+// qpcAt is the offset of the context in each command that has one.
 const qpcAt = 0xc0
 
-// A CreateQP makes a queue pair. Its memory has the receive queue first and the send queue behind
-// it.
+// A CreateQP makes a queue pair. Its memory contains the receive queue, then the send queue.
 type CreateQP struct {
 	Op         uint32
 	QPC        QPContext
@@ -139,7 +139,7 @@ func (m *ModifyQP) slots() []slot {
 	}, within(qpcAt, m.QPC.slots())...)
 }
 
-// A QueryQPReply is the answer to QUERY_QP.
+// A QueryQPReply is the reply to QUERY_QP.
 type QueryQPReply struct {
 	Reply
 	QPC QPContext

@@ -12,18 +12,18 @@ import (
 	"mori/native/abi"
 )
 
-// A QueueConfig is what a queue is to be. The zero value of each field but SQLog is a good choice.
+// A QueueConfig configures a queue. The zero value of each field except SQLog is a good choice.
 type QueueConfig struct {
-	SQLog uint32 // 1<<SQLog blocks of 64 bytes to send from
+	SQLog uint32 // 1<<SQLog blocks of 64 bytes in the send queue
 	CQLog uint32 // 1<<CQLog completions; 0 is as many as blocks, so that the queue cannot overrun
-	RQLog uint32 // 1<<RQLog entries of ReceiveBytes to receive into; 0 is no receive queue
+	RQLog uint32 // 1<<RQLog entries of ReceiveBytes in the receive queue; 0 is no receive queue
 
 	Collapsed bool // one completion entry that each completion overwrites: abi.NICCollapsed
-	NoDBR     bool // the NIC takes the producer index from the doorbell: abi.NICNoDBR. Not all NICs can
+	NoDBR     bool // the NIC takes the producer index from the doorbell: abi.NICNoDBR. Not all NICs support it
 
-	// Memory of Bytes() bytes at Addr that the queue's rings and doorbell records lie in, on a page
-	// boundary and zeroed; the caller keeps it until after Close. Device is its address in the view. 0
-	// has the queue allocate, with Device the same as Addr.
+	// Addr is memory of Bytes() bytes, page-aligned and zeroed, for the queue's rings and doorbell
+	// records. The caller keeps it until Close has returned. Device is its address for the device. If
+	// Addr is 0, the queue allocates memory, and Device equals Addr.
 	Addr, Device uint64
 }
 
@@ -33,9 +33,9 @@ const (
 	receiveStrideLog = 1 // of 16 bytes
 )
 
-const pageBytes = 4096 // of the NIC; the system's may be larger
+const pageBytes = 4096 // of the NIC; the system's pages may be larger
 
-// A plan is where the parts of a queue lie in its memory, each on a page of its own; the work
+// A plan is the offsets of the parts of a queue in its memory, each on its own page. The work
 // queues are at 0.
 type plan struct{ cq, rcq, dbr, view, kept, end uint64 }
 
@@ -53,7 +53,7 @@ func (c *QueueConfig) plan() (p plan) {
 	return p
 }
 
-// sqOffset is where the send queue begins, behind the receive queue.
+// sqOffset returns the offset of the send queue, which follows the receive queue.
 func (c *QueueConfig) sqOffset() uint64 {
 	if c.RQLog == 0 {
 		return 0
@@ -61,7 +61,7 @@ func (c *QueueConfig) sqOffset() uint64 {
 	return max(uint64(ReceiveBytes)<<c.RQLog, BlockBytes)
 }
 
-// Where the doorbell records lie in their page.
+// Offsets of the doorbell records in their page.
 const (
 	dbrOfQP  = 0
 	dbrOfCQ  = 64
@@ -77,7 +77,7 @@ func (c *QueueConfig) check(caps *Caps) error {
 	}
 	switch {
 	case c.SQLog < 2 || c.SQLog > min(caps.LogMaxQPSize, 15):
-		// An index of 16 bits distinguishes blocks only while less than half of its range is under way.
+		// A 16-bit index distinguishes blocks only while less than half of its range is pending.
 		return fmt.Errorf("send queue of 1<<%d blocks, want 1<<2 to 1<<%d: %w", c.SQLog, min(caps.LogMaxQPSize, 15), ErrArgument)
 	case c.CQLog > caps.LogMaxCQSize:
 		return fmt.Errorf("completion queue of 1<<%d entries, want 1<<%d at most: %w", c.CQLog, caps.LogMaxCQSize, ErrArgument)
@@ -89,7 +89,7 @@ func (c *QueueConfig) check(caps *Caps) error {
 	return nil
 }
 
-// Bytes is how much memory a queue of this configuration needs.
+// Bytes returns the memory that a queue of this configuration needs.
 func (c QueueConfig) Bytes() uint64 {
 	if err := c.check(&Caps{LogMaxQPSize: 15, LogMaxCQSize: 24}); err != nil {
 		return 0
@@ -102,14 +102,14 @@ func (c QueueConfig) Bytes() uint64 {
 //
 //	NewQueue -> INIT -Connect-> RTS -Fail or an error-> ERR -Close
 //
-// The rings are the poster's, which may be a GPU, from Connect until Close.
+// From Connect until Close the rings belong to the poster, which may be a GPU.
 type Queue struct {
 	dev  *Device
 	cfg  QueueConfig
 	plan plan
 
 	base     uint64
-	own      []byte // the memory, if it is the queue's
+	own      []byte // the memory, if the queue allocated it
 	uar      uint64
 	uarPage  uint32
 	cqn, rcq uint32
@@ -174,7 +174,7 @@ func (q *Queue) build() error {
 
 func (q *Queue) later(f func() error) { q.undo = append(q.undo, f) }
 
-// memory takes the caller's memory or maps some.
+// memory uses the caller's memory or maps some.
 func (q *Queue) memory() (err error) {
 	if q.base = q.cfg.Addr; q.base != 0 {
 		if q.cfg.Device == 0 {
@@ -223,7 +223,7 @@ func (q *Queue) queuePair(dbr uint32) error {
 	in := &CreateQP{Op: OpCreateQP, UmemValid: true, UmemID: work, QPC: QPContext{
 		Service: ServiceRC, PathState: PathMigrated, PD: q.dev.pd, UARPage: q.uarPage, LogSQSize: q.cfg.SQLog, RQType: RQNone,
 		SendCQN: q.cqn, RecvCQN: q.rcq, DBRUmemValid: true, DBRUmemID: dbr, DBRAddr: dbrOfQP, TimestampFormat: NoTimestamp,
-		ScatterReq: 0, ScatterRes: 0, // results go to memory, where the poster looks for them
+		ScatterReq: 0, ScatterRes: 0, // results go to memory, where the poster expects them
 	}}
 	if q.cfg.RQLog > 0 {
 		in.QPC.RQType, in.QPC.LogRQSize, in.QPC.LogRQStride = RQRegular, q.cfg.RQLog, receiveStrideLog
@@ -238,13 +238,13 @@ func (q *Queue) queuePair(dbr uint32) error {
 	return err
 }
 
-// CQN is the number of the completion queue of what is sent.
+// CQN returns the number of the send queue's completion queue.
 func (q *Queue) CQN() uint32 { return q.cqn }
 
-// QPN is the number of the queue pair.
+// QPN returns the number of the queue pair.
 func (q *Queue) QPN() uint32 { return q.qpn }
 
-// clear brings the queue's memory to what it is before the first entry.
+// clear resets the queue's memory to its state before the first entry.
 func (q *Queue) clear() {
 	b := sys.Bytes(q.base, int(q.plan.end))
 	clear(b)
@@ -253,7 +253,7 @@ func (q *Queue) clear() {
 			b[at+i+CQEBytes-1] = invalid
 		}
 	}
-	if q.cfg.Collapsed { // the work counter is then 0xffff: nothing is done
+	if q.cfg.Collapsed { // the work counter is then 0xffff: no entry is done
 		for i := range uint64(CQEBytes) {
 			b[q.plan.cq+i] = 0xff
 		}
@@ -265,10 +265,10 @@ func (q *Queue) clear() {
 	}
 }
 
-// ViewAddr is where the queue's memory holds its view, as the device addresses it.
+// ViewAddr returns the device address of the view in the queue's memory.
 func (q *Queue) ViewAddr() uint64 { return q.cfg.Device + q.plan.view }
 
-// View is the queue as device code sees it before the first entry.
+// View returns the queue as device code sees it before the first entry.
 func (q *Queue) View() abi.NICQueue {
 	v := abi.NICQueue{
 		SQ: q.cfg.Device + q.cfg.sqOffset(), DBR: q.cfg.Device + q.plan.dbr + dbrOfQP,
@@ -287,14 +287,13 @@ func (q *Queue) View() abi.NICQueue {
 	return v
 }
 
-// A ReceiveView is where the receive side of a queue lies, in the host's addresses; all 0 without
-// one.
+// A ReceiveView has the host addresses of a queue's receive side. All are 0 if it has none.
 type ReceiveView struct {
 	RQ, DBR, CQ, CQDBR uint64
 	RQLog              uint32
 }
 
-// ReceiveView is the receive side of the queue.
+// ReceiveView returns the receive side of the queue.
 func (q *Queue) ReceiveView() ReceiveView {
 	if q.cfg.RQLog == 0 {
 		return ReceiveView{}
@@ -304,8 +303,7 @@ func (q *Queue) ReceiveView() ReceiveView {
 	}
 }
 
-// Close destroys the queue. Its posters must have stopped: its memory may be gone
-// afterwards.
+// Close destroys the queue. Its posters must have stopped, because Close may free its memory.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"mori/native/abi"
 )
 
-// Access is what a region may be used for, beyond being read by its owner's work.
+// Access is the set of rights of a region, in addition to being read by its owner's work.
 type Access uint8
 
 // Kinds of access.
@@ -19,27 +19,27 @@ const (
 	AccessRemoteWrite
 	AccessRemoteRead
 	AccessAtomic
-	// AccessRelaxed lets writes to the region become visible in any order, and after later ones to
-	// other regions of this kind. A word that says that data has come must be in a region without it.
+	// AccessRelaxed lets writes to the region become visible in any order, and after later writes to
+	// other regions with this right. A flag word that announces data must be in a region without it.
 	AccessRelaxed
 
 	AccessAll = AccessLocalWrite | AccessRemoteWrite | AccessRemoteRead | AccessAtomic
 )
 
-// A Region is registered memory. The owner of the memory keeps it until Close has returned.
+// A Region is registered memory. The owner keeps the memory until Close has returned.
 type Region struct {
 	dev        *Device
 	addr, n    uint64
-	key        uint32 // local and remote: there is one key
+	key        uint32 // one key for local and remote access
 	umem       uint32
 	closeOnce  sync.Once
 	closeError error
 }
 
-// keyVariant is the low byte of keys: what the NIC compares beside the index.
+// keyVariant is the low byte of keys, which the NIC compares in addition to the index.
 const keyVariant = 0x5a
 
-// Register makes n bytes at addr of this process known to the NIC.
+// Register registers n bytes of this process at addr with the NIC.
 func (d *Device) Register(addr, n uint64, access Access) (*Region, error) {
 	if n == 0 || addr+n < addr {
 		return nil, fmt.Errorf("register %d bytes at %#x: %w", n, addr, ErrArgument)
@@ -81,12 +81,12 @@ func (r *Region) make(access Access) (err error) {
 	return nil
 }
 
-// View is the region as device code names it.
+// View returns the region as device code refers to it.
 func (r *Region) View() abi.NICMemory {
 	return abi.NICMemory{Addr: r.addr, Bytes: r.n, LKey: r.key, RKey: r.key}
 }
 
-// Close takes the memory away from the NIC: work that names it ends in error from then on.
+// Close deregisters the memory. Work that uses it afterwards fails.
 func (r *Region) Close() error {
 	r.closeOnce.Do(func() {
 		r.closeError = r.dev.simple(OpDestroyMKey, r.key>>8)

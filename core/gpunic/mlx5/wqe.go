@@ -7,16 +7,16 @@ import (
 	"fmt"
 )
 
-// The send queue is a ring of blocks. An entry is a number of 16-byte segments and takes whole
-// blocks; only entries of more than one block can reach over the ring's end.
+// The send queue is a ring of blocks. An entry consists of 16-byte segments and occupies whole
+// blocks. Only entries of more than one block can wrap around the ring's end.
 const (
 	BlockBytes   = 64 // MLX5_SEND_WQE_BB
 	SegmentBytes = 16
 	MaxSegments  = 0x3f // MLX5_WQE_CTRL_DS_MASK
 )
 
-// Opcodes of entries: MLX5_OPCODE_* of mlx5dv.h, but for the masked atomics, which are as NVSHMEM's
-// ibgda and MORI have them.
+// Opcodes of entries: MLX5_OPCODE_* of mlx5dv.h, except the masked atomics, which are as in
+// NVSHMEM's ibgda and MORI.
 const (
 	OpNop              = 0x00
 	OpWrite            = 0x08
@@ -39,20 +39,20 @@ const (
 	FlagFence     = 0x80
 )
 
-// A Control is how each entry begins.
+// A Control is the first segment of each entry.
 type Control struct {
 	OpMod, Opcode uint8
 	Index         uint16 // of the entry's first block, counted from the queue's first one, modulo 65536
 	QPN           uint32
-	Segments      uint8 // of the entry, this one too
+	Segments      uint8 // of the entry, including this one
 	Flags         uint8
 	Imm           uint32 // of OpWriteImm and OpSendImm
 }
 
-// Blocks is how many blocks the entry takes.
+// Blocks returns how many blocks the entry occupies.
 func (c Control) Blocks() int { return (int(c.Segments) + 3) / 4 }
 
-// Put writes the segment to 16 bytes.
+// Put writes the segment to 16 bytes of b.
 func (c Control) Put(b []byte) {
 	binary.BigEndian.PutUint32(b, uint32(c.OpMod)<<24|uint32(c.Index)<<8|uint32(c.Opcode))
 	binary.BigEndian.PutUint32(b[4:], c.QPN<<8|uint32(c.Segments))
@@ -60,7 +60,7 @@ func (c Control) Put(b []byte) {
 	binary.BigEndian.PutUint32(b[12:], c.Imm)
 }
 
-// ParseControl reads the segment from 16 bytes.
+// ParseControl parses the segment from 16 bytes.
 func ParseControl(b []byte) Control {
 	first, second := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
 	return Control{
@@ -75,7 +75,7 @@ type Remote struct {
 	Key  uint32
 }
 
-// Put writes the segment to 16 bytes.
+// Put writes the segment to 16 bytes of b.
 func (r Remote) Put(b []byte) {
 	binary.BigEndian.PutUint64(b, r.Addr)
 	binary.BigEndian.PutUint32(b[8:], r.Key)
@@ -86,8 +86,8 @@ func parseRemote(b []byte) Remote {
 	return Remote{Addr: binary.BigEndian.Uint64(b), Key: binary.BigEndian.Uint32(b[8:])}
 }
 
-// A Data is memory on this side. Of a receive entry that is not full, the one after the last has
-// InvalidLKey.
+// A Data is a range of local memory. In a receive entry that is not full, InvalidLKey marks the end
+// of the list.
 type Data struct {
 	Bytes, Key uint32
 	Addr       uint64
@@ -96,23 +96,23 @@ type Data struct {
 // InvalidLKey ends the list of a receive entry: MLX5_INVALID_LKEY.
 const InvalidLKey = 0x100
 
-// Put writes the segment to 16 bytes.
+// Put writes the segment to 16 bytes of b.
 func (d Data) Put(b []byte) {
 	binary.BigEndian.PutUint32(b, d.Bytes)
 	binary.BigEndian.PutUint32(b[4:], d.Key)
 	binary.BigEndian.PutUint64(b[8:], d.Addr)
 }
 
-// ParseData reads the segment from 16 bytes.
+// ParseData parses the segment from 16 bytes.
 func ParseData(b []byte) Data {
 	return Data{Bytes: binary.BigEndian.Uint32(b), Key: binary.BigEndian.Uint32(b[4:]), Addr: binary.BigEndian.Uint64(b[8:])}
 }
 
-// inlineBit says that the bytes follow and no address: MLX5_INLINE_SEG.
+// inlineBit means that data follows instead of an address: MLX5_INLINE_SEG.
 const inlineBit = 0x80000000
 
-// PutInline writes data itself, and zeros up to a whole segment. It returns how many segments that
-// are.
+// PutInline writes data as inline data, padded with zeros to a whole segment. It returns the number
+// of segments.
 func PutInline(b, data []byte) int {
 	n := InlineSegments(len(data))
 	clear(b[:n*SegmentBytes])
@@ -121,17 +121,17 @@ func PutInline(b, data []byte) int {
 	return n
 }
 
-// InlineSegments is how many segments n bytes of inline data take.
+// InlineSegments returns how many segments n bytes of inline data take.
 func InlineSegments(n int) int { return (4 + n + SegmentBytes - 1) / SegmentBytes }
 
-// An Atomic is the operands of an atomic. For OpFetchAdd, Swap is what is added. For OpMaskedAdd,
-// Swap is added and SwapMask has the top bit of each field, over which nothing is carried.
+// An Atomic has the operands of an atomic. OpFetchAdd and OpMaskedAdd add Swap. For OpMaskedAdd,
+// SwapMask has the top bit of each field; no carry crosses these bits.
 type Atomic struct {
 	Width                               int // in bytes: 8, or 4 for masked ones
 	Swap, Compare, SwapMask, CompareMsk uint64
 }
 
-// AtomicSegments is how many segments the operands of an atomic take.
+// AtomicSegments returns how many segments the operands of an atomic take.
 func AtomicSegments(opcode uint8, width int) int {
 	if opcode == OpMaskedSwap && width == 8 {
 		return 2
@@ -139,7 +139,7 @@ func AtomicSegments(opcode uint8, width int) int {
 	return 1
 }
 
-// Put writes the operands as opcode has them; it returns the number of segments.
+// Put writes the operands in the format of opcode. It returns the number of segments.
 func (a Atomic) Put(b []byte, opcode uint8) int {
 	n := AtomicSegments(opcode, a.Width)
 	clear(b[:n*SegmentBytes])

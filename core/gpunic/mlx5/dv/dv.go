@@ -14,13 +14,13 @@ import (
 	native "mori/native/mlx5"
 )
 
-// A NIC carries out commands by the kernel, which wants those about an object to go by that
-// object's handle.
+// A NIC executes commands through the kernel, which requires an object's handle for commands on
+// that object.
 type NIC struct {
 	name string
 	ctx  native.Context
 
-	mu      sync.Mutex // objects stay while one of them is used
+	mu      sync.Mutex // no object is destroyed while one is in use
 	closed  bool
 	objects map[object]native.Object
 	umems   map[uint32]native.Umem
@@ -29,7 +29,7 @@ type NIC struct {
 
 var _ mlx5.Cmd = (*NIC)(nil)
 
-// An object is named by its kind and the NIC's number.
+// An object is identified by its kind and the NIC's number.
 type object struct {
 	kind uint8
 	id   uint32
@@ -42,7 +42,7 @@ const (
 	kindQP
 )
 
-// A way is how a command goes.
+// A way is how a command is sent.
 type way uint8
 
 const (
@@ -53,7 +53,7 @@ const (
 	wayDestroy
 )
 
-// routes has the commands that there are.
+// routes lists the supported commands.
 var routes = map[uint16]struct {
 	way  way
 	kind uint8
@@ -67,7 +67,7 @@ var routes = map[uint16]struct {
 	mlx5.Op2Err: {wayModify, kindQP}, mlx5.Op2Rst: {wayModify, kindQP}, mlx5.OpQueryQP: {wayQuery, kindQP},
 }
 
-// Open opens a NIC by its name in libibverbs.
+// Open opens a NIC by its libibverbs name.
 func Open(name string) (*NIC, error) {
 	ctx, err := native.Open(name)
 	if err != nil {
@@ -78,7 +78,7 @@ func Open(name string) (*NIC, error) {
 	}, nil
 }
 
-// Do is of mlx5.Cmd.
+// Do implements mlx5.Cmd.
 func (n *NIC) Do(in, out []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -96,12 +96,12 @@ func (n *NIC) Do(in, out []byte) error {
 	clear(out)
 	err := n.route(r.way, r.kind, in, out)
 	if out[0] != mlx5.StatusOK {
-		return nil // the firmware's answer says more than the errno
+		return nil // the firmware's reply says more than the errno
 	}
 	return err
 }
 
-// number is where commands and answers have an object's number.
+// number returns the object number of a command or reply.
 func number(b []byte) uint32 { return binary.BigEndian.Uint32(b[8:]) & 0xffffff }
 
 func (n *NIC) route(w way, kind uint8, in, out []byte) error {
@@ -130,7 +130,7 @@ func (n *NIC) route(w way, kind uint8, in, out []byte) error {
 	return o.Destroy()
 }
 
-// Umem is of mlx5.Cmd.
+// Umem implements mlx5.Cmd.
 func (n *NIC) Umem(addr, bytes uint64) (uint32, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,7 +144,7 @@ func (n *NIC) Umem(addr, bytes uint64) (uint32, error) {
 	return id, err
 }
 
-// FreeUmem is of mlx5.Cmd.
+// FreeUmem implements mlx5.Cmd.
 func (n *NIC) FreeUmem(id uint32) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -156,7 +156,7 @@ func (n *NIC) FreeUmem(id uint32) error {
 	return u.Close()
 }
 
-// UAR is of mlx5.Cmd.
+// UAR implements mlx5.Cmd.
 func (n *NIC) UAR() (register uint64, page uint32, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -170,7 +170,7 @@ func (n *NIC) UAR() (register uint64, page uint32, err error) {
 	return register, page, err
 }
 
-// FreeUAR is of mlx5.Cmd.
+// FreeUAR implements mlx5.Cmd.
 func (n *NIC) FreeUAR(page uint32) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -185,7 +185,8 @@ func (n *NIC) FreeUAR(page uint32) error {
 
 func (n *NIC) gone() error { return fmt.Errorf("%s: %w", n.name, mlx5.ErrClosed) }
 
-// Close ends what is left, queue pairs before what they use, and closes the NIC.
+// Close destroys the remaining objects, queue pairs before the objects that they use, and closes
+// the NIC.
 func (n *NIC) Close() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

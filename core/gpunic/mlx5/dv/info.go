@@ -11,7 +11,7 @@ import (
 	"mori/native/verbs"
 )
 
-// Info is of mlx5.Cmd. What is not DevX's comes from libibverbs and from sysfs.
+// Info implements mlx5.Cmd. What DevX does not report comes from libibverbs and from sysfs.
 func (n *NIC) Info() (info mlx5.Info, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -27,7 +27,7 @@ func (n *NIC) Info() (info mlx5.Info, err error) {
 		return info, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	p, err := c.Port(1) // a queue is at the first port: ConnectX NICs have one device for each
+	p, err := c.Port(1) // queues use the first port: ConnectX NICs have one device for each
 	if err != nil {
 		return info, err
 	}
@@ -41,8 +41,8 @@ func (n *NIC) Info() (info mlx5.Info, err error) {
 	return info, nil
 }
 
-// address finds the GID that RoCE v2 routes by, and the MAC of its interface: the one with an IPv4
-// address if there is one.
+// address finds the GID that RoCE v2 uses for routing, and the MAC of its interface. It prefers a
+// GID with an IPv4 address.
 func address(c verbs.Context, name string, port *mlx5.Port) error {
 	gids, err := c.GIDs(1)
 	if err != nil {

@@ -9,22 +9,22 @@ import (
 	"mori/core/internal/sys"
 )
 
-// An End is one end of a connection in a test: a queue, and memory that both ends may use.
+// An End is one end of a connection in a test: a queue, and memory that both ends may access.
 type End struct {
 	Mem    []byte
 	Region *mlx5.Region
 	Queue  *mlx5.Queue
 }
 
-// Addr is the address of the memory's byte at an offset.
+// Addr returns the address of the memory's byte at an offset.
 func (e *End) Addr(at int) uint64 { return sys.AddrOf(e.Mem) + uint64(at) }
 
-// Span is n bytes of the memory from an offset on.
+// Span returns n bytes of the memory from an offset on.
 func (e *End) Span(at, n int) Span {
 	return Span{Addr: e.Addr(at), N: uint32(n), Key: e.Region.View().LKey}
 }
 
-// Open opens the device of a NIC until the test ends.
+// Open opens the device of a NIC, and closes it when the test ends.
 func Open(t testing.TB, nic mlx5.Cmd) *mlx5.Device {
 	t.Helper()
 	dev, err := mlx5.Open(nic)
@@ -35,7 +35,8 @@ func Open(t testing.TB, nic mlx5.Cmd) *mlx5.Device {
 	return dev
 }
 
-// NewEnd makes a queue and a region of so many bytes with these rights until the test ends.
+// NewEnd makes a queue and a region of this many bytes with these rights, and closes both when the
+// test ends.
 func NewEnd(t testing.TB, dev *mlx5.Device, cfg mlx5.QueueConfig, bytes int, access mlx5.Access) End {
 	t.Helper()
 	var e End
@@ -55,7 +56,7 @@ func NewEnd(t testing.TB, dev *mlx5.Device, cfg mlx5.QueueConfig, bytes int, acc
 	return e
 }
 
-// Connect connects two ends both ways.
+// Connect connects two ends to each other.
 func Connect(t testing.TB, a, b *End, path mlx5.PathConfig) {
 	t.Helper()
 	for _, ends := range [][2]*End{{a, b}, {b, a}} {

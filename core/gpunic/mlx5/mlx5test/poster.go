@@ -14,28 +14,29 @@ import (
 	"mori/native/abi"
 )
 
-// ErrFull is returned when the ring has no room for an entry: poll first.
+// ErrFull means that the ring has no room for an entry: poll first.
 var ErrFull = errors.New("send queue is full")
 
-// A Poster posts to a queue and reads its completions. It is for one goroutine.
+// A Poster posts to a queue and reads its completions. It is not safe for concurrent use.
 type Poster struct {
 	View     abi.NICQueue // its counters are the poster's
-	Errors   []mlx5.CQE   // completions that were errors
-	NoBell   bool         // entries are published by Ring only
+	Errors   []mlx5.CQE   // failed completions
+	NoBell   bool         // only Ring publishes entries
 	lastBell uint64
 }
 
-// NewPoster posts to a queue that was just made.
+// NewPoster returns a Poster for a new queue.
 func NewPoster(q *mlx5.Queue) *Poster { return &Poster{View: q.View()} }
 
-// A Span is memory with the key for the side that it is on.
+// A Span is memory with the key for its side.
 type Span struct {
 	Addr uint64
 	N    uint32
 	Key  uint32
 }
 
-// Post builds an entry of its parts, behind the control segment, and returns how many blocks had
+// Post builds an entry from its segments, after the control segment. It returns how many blocks had
+// been reserved before it.
 // been reserved before it.
 func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error) {
 	var b [(mlx5.MaxSegments + 1) * mlx5.SegmentBytes]byte
@@ -54,7 +55,7 @@ func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error)
 	}
 	at = p.View.Reserved
 	mask := uint64(1)<<p.View.SQLog - 1
-	for i := range blocks { // block by block: an entry may reach over the ring's end
+	for i := range blocks { // block by block: an entry may wrap around the ring's end
 		store(p.View.SQ+((at+i)&mask)*mlx5.BlockBytes, b[i*mlx5.BlockBytes:][:mlx5.BlockBytes])
 	}
 	sys.Store32(p.View.Kept+4*(at&mask), uint32(blocks))
@@ -66,7 +67,8 @@ func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error)
 	return at, nil
 }
 
-// Ring publishes what was posted: entries first, the record then, the doorbell last.
+// Ring publishes the posted entries: it writes the entries first, then the record, then the
+// doorbell.
 func (p *Poster) Ring() {
 	if p.View.Flags&abi.NICNoDBR == 0 {
 		sys.Store32(p.View.DBR+4, swap32(uint32(p.View.Reserved)&0xffff))
@@ -97,29 +99,29 @@ func local(s Span) []byte { return segment(mlx5.Data{Bytes: s.N, Key: s.Key, Add
 
 func remote(s Span) []byte { return segment(mlx5.Remote{Addr: s.Addr, Key: s.Key}) }
 
-// Write copies from to the peer's to; flags are those of mlx5.Control.
+// Write copies from to to, which is the peer's. flags are those of mlx5.Control.
 func (p *Poster) Write(from, to Span, flags uint8) (uint64, error) {
 	return p.Post(mlx5.Control{Opcode: mlx5.OpWrite, Flags: flags}, remote(to), local(from))
 }
 
-// WriteImm is Write that takes a receive entry of the peer, whose completion has imm.
+// WriteImm is Write, but consumes a receive entry of the peer, whose completion has imm.
 func (p *Poster) WriteImm(from, to Span, imm uint32, flags uint8) (uint64, error) {
 	return p.Post(mlx5.Control{Opcode: mlx5.OpWriteImm, Flags: flags, Imm: imm}, remote(to), local(from))
 }
 
-// WriteInline writes bytes that are in the entry itself.
+// WriteInline writes bytes that are part of the entry.
 func (p *Poster) WriteInline(data []byte, to Span, flags uint8) (uint64, error) {
 	b := make([]byte, mlx5.InlineSegments(len(data))*mlx5.SegmentBytes)
 	mlx5.PutInline(b, data)
 	return p.Post(mlx5.Control{Opcode: mlx5.OpWrite, Flags: flags}, remote(to), b)
 }
 
-// Read copies from the peer's from.
+// Read copies from, which is the peer's, to to.
 func (p *Poster) Read(from, to Span, flags uint8) (uint64, error) {
 	return p.Post(mlx5.Control{Opcode: mlx5.OpRead, Flags: flags}, remote(from), local(to))
 }
 
-// Atomic does an atomic on the peer's word; what was there comes to old.
+// Atomic executes an atomic on the peer's word and stores the previous value in old.
 func (p *Poster) Atomic(opcode uint8, a mlx5.Atomic, word, old Span, flags uint8) (uint64, error) {
 	b := make([]byte, mlx5.AtomicSegments(opcode, a.Width)*mlx5.SegmentBytes)
 	a.Put(b, opcode)
@@ -163,7 +165,7 @@ func (p *Poster) Poll() (c mlx5.CQE, ok bool) {
 	return c, true
 }
 
-// pollCollapsed looks at the one entry: its counter says how far the NIC is.
+// pollCollapsed reads the single entry, whose counter shows how far the NIC is.
 func (p *Poster) pollCollapsed() (c mlx5.CQE, ok bool) {
 	v := &p.View
 	last := sys.Load64(v.CQ + 56)
@@ -180,7 +182,7 @@ func (p *Poster) pollCollapsed() (c mlx5.CQE, ok bool) {
 	return c, true
 }
 
-// finish counts the blocks that a completion says are done: all up to the end of its entry.
+// finish counts the blocks that a completion reports as done: all up to the end of its entry.
 func (p *Poster) finish(c *mlx5.CQE) {
 	v := &p.View
 	first := v.Completed + uint64(c.Counter-uint16(v.Completed))
@@ -193,7 +195,7 @@ func (p *Poster) finish(c *mlx5.CQE) {
 	}
 }
 
-// Until polls until all blocks before at are done, or there is an error, or the time is over.
+// Until polls until all blocks before at are done, there is an error, or the timeout expires.
 func (p *Poster) Until(at uint64, timeout time.Duration) error {
 	end := time.Now().Add(timeout)
 	for n := 0; p.View.Completed < at; n++ {
@@ -213,7 +215,7 @@ func (p *Poster) Until(at uint64, timeout time.Duration) error {
 	return nil
 }
 
-// Quiet posts a NOP that completes after all and waits for it.
+// Quiet posts a NOP that completes after all earlier entries, and waits for it.
 func (p *Poster) Quiet(timeout time.Duration) error {
 	at, err := p.Post(mlx5.Control{Opcode: mlx5.OpNop, Flags: mlx5.FlagSignalled})
 	if err != nil {

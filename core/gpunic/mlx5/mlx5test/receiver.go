@@ -11,17 +11,17 @@ import (
 	"mori/core/internal/sys/thread"
 )
 
-// A Receiver posts receive entries and reads their completions. It is for one goroutine.
+// A Receiver posts receive entries and reads their completions. It is not safe for concurrent use.
 type Receiver struct {
 	view   mlx5.ReceiveView
 	posted uint64
 	polled uint64
 }
 
-// NewReceiver posts to a queue that was made with a receive queue.
+// NewReceiver returns a Receiver for a queue that has a receive queue.
 func NewReceiver(q *mlx5.Queue) *Receiver { return &Receiver{view: q.ReceiveView()} }
 
-// Post offers memory, one or two parts, for the next message.
+// Post posts memory, one or two parts, for the next message.
 func (r *Receiver) Post(parts ...Span) error {
 	if r.posted-r.polled >= 1<<r.view.RQLog {
 		return ErrFull
