@@ -13,7 +13,7 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// A gpuSide is an engine whose region a GPU fills: pinned host memory.
+// A gpuSide is an engine whose region, in pinned host memory, is written by a GPU.
 type gpuSide struct {
 	*side
 	dev    *device.Device
@@ -65,7 +65,7 @@ func closed(t *testing.T, err error) {
 	}
 }
 
-// produce lets the GPU fill the region.
+// produce makes the GPU fill the region.
 func (g *gpuSide) produce(t *testing.T) {
 	t.Helper()
 	if err := g.stream.Copy(g.desc.Data, g.source.Addr(), g.desc.Size); err != nil {
@@ -101,8 +101,8 @@ func (s *Session) writeAfter(a After, n uint64) *Status {
 	return s.Submit(&Request{Write: true, After: a, Local: []uint64{0}, Remote: []uint64{0}, Sizes: []uint64{n}, UID: s.AllocateTransferUID()})
 }
 
-// TestATransferWaitsForTheGPU: what the GPU has yet to write is what arrives, and what was
-// submitted later does not succeed before.
+// TestATransferWaitsForTheGPU checks that a transfer sends the bytes that the GPU had yet to write,
+// and that no later transfer succeeds first.
 func TestATransferWaitsForTheGPU(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, s := afterPair(t, kind, nil)
@@ -133,8 +133,8 @@ func TestATransferWaitsForTheGPU(t *testing.T) {
 	})
 }
 
-// TestTheBytesOfTheStreamArrive is the same on any GPU, round after round, with events that are
-// recorded again and go right after the call.
+// TestTheBytesOfTheStreamArrive checks the same on any GPU, round after round. Events are recorded
+// again or closed right after the call.
 func TestTheBytesOfTheStreamArrive(t *testing.T) {
 	if !gputest.Real() {
 		gputest.Delay(t, 7)
@@ -165,7 +165,7 @@ func TestTheBytesOfTheStreamArrive(t *testing.T) {
 	}
 }
 
-// TestAReadWaitsForTheGPU: nothing lands in memory that the GPU still uses.
+// TestAReadWaitsForTheGPU checks that a read writes nothing to memory that the GPU still uses.
 func TestAReadWaitsForTheGPU(t *testing.T) {
 	a, b, s := afterPair(t, BackendRDMA, nil)
 	fill(b.mem, 3)
@@ -183,8 +183,8 @@ func TestAReadWaitsForTheGPU(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForAGPUEnds in every way but by its event, and hurts no other transfer: the path
-// stays.
+// TestWhatWaitsForAGPUEnds checks every way in which a waiting transfer can end other than by its
+// event. None of them affects other transfers: the path stays open.
 func TestWhatWaitsForAGPUEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(t *testing.T, a *gpuSide, b *side, s *Session, st *Status)
@@ -227,7 +227,8 @@ func TestWhatWaitsForAGPUEnds(t *testing.T) {
 	}
 }
 
-// TestAPathBreaksMeanwhile: the transfer goes over another when its time has come.
+// TestAPathBreaksMeanwhile checks that a transfer uses another path if its own broke while it
+// waited.
 func TestAPathBreaksMeanwhile(t *testing.T) {
 	a, b, s := afterPair(t, BackendRDMA, nil)
 	release := gputest.Hold(t)
@@ -241,7 +242,7 @@ func TestAPathBreaksMeanwhile(t *testing.T) {
 	}
 }
 
-// TestTheGPUFails: the status has the driver's words.
+// TestTheGPUFails checks that the status has the driver's error text.
 func TestTheGPUFails(t *testing.T) {
 	a, _, s := afterPair(t, BackendRDMA, nil)
 	release := gputest.Hold(t)
@@ -263,8 +264,8 @@ func TestTheGPUFails(t *testing.T) {
 	closed(t, a.stream.Wait(ctx))
 }
 
-// TestATransferMayTakeTheGateOfOneThatBegins: many are posted while those before begin, whose gates
-// are used again.
+// TestATransferMayTakeTheGateOfOneThatBegins posts many transfers while earlier ones begin, so that
+// their gates are reused.
 func TestATransferMayTakeTheGateOfOneThatBegins(t *testing.T) {
 	a, _, s := afterPair(t, BackendTCP, nil)
 	for round := range 200 {

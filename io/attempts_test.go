@@ -16,10 +16,10 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// quick has an engine rest hardly at all between replays.
+// quick makes an engine pause only briefly between replays.
 func quick(e *Engine) { e.shared.Pace = peer.Pace{First: time.Microsecond, Most: time.Millisecond} }
 
-// A breaking domain is one whose connections end with each submission.
+// A breaking domain ends each connection at its first submission.
 type breaking struct {
 	fabric.Domain
 	peer *Engine
@@ -40,7 +40,7 @@ type breakingEndpoint struct {
 	domain *breaking
 }
 
-// Submit has the peer close all its connections, and submits then.
+// Submit makes the peer close all its connections, and then submits.
 func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 	if len(ops) > 0 {
 		ep.domain.ops.Add(int64(len(ops)))
@@ -59,8 +59,8 @@ func (ep *breakingEndpoint) Submit(ops []fabric.Op) (int, error) {
 	return ep.Endpoint.Submit(ops)
 }
 
-// An op whose connection ends each time is tried peer.MaxReplays times more and then fails, over
-// each transport. A transfer over verbs tries tcp as well.
+// If the connection of an op breaks each time, the op is replayed peer.MaxReplays times and then
+// fails, over each transport. A transfer over verbs also tries tcp.
 func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 	for _, c := range []struct{ transports, path string }{{"shm", "shm"}, {"tcp", "tcp"}, {"verbs,tcp", "verbs"}} {
 		t.Run(c.path, func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAttemptsOfATransferAreBoundedOverEachTransport(t *testing.T) {
 	}
 }
 
-// A transfer without a deadline waits for a path through a bounded number of attempts.
+// A transfer without a deadline gives up after a bounded number of attempts to find a path.
 func TestAttemptsToFindAPathAreBounded(t *testing.T) {
 	w := newWired(t, 64, nil, quick)
 	w.shm.down.Store(true)

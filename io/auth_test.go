@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A journal keeps what an engine logs.
+// A journal records an engine's log.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -30,7 +30,7 @@ func (j *journal) string() string {
 	return j.text.String()
 }
 
-// has waits for a log line with all the words.
+// has waits for a log line that contains all the words.
 func (j *journal) has(t *testing.T, words ...string) {
 	t.Helper()
 	var text string
@@ -49,7 +49,7 @@ func (j *journal) has(t *testing.T, words ...string) {
 	t.Errorf("no line with %q in:\n%s", words, text)
 }
 
-// guarded makes an engine with a secret and a journal.
+// guarded returns an engine with a secret, and its journal.
 func guarded(t *testing.T, key, secret string) (*side, *journal) {
 	t.Helper()
 	e, err := NewEngine(key, EngineConfig{AuthSecret: secret})

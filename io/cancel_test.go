@@ -33,7 +33,7 @@ func TestCancelEndsATransferAndNoOther(t *testing.T) {
 	go func() { done <- first.Cancel(deadline(t)) }()
 	for p := w.s.plan.Load().path; p.Err() == nil; time.Sleep(time.Millisecond) {
 	}
-	close(release) // mem leaves an op only when the fault lets it go
+	close(release) // the mem provider keeps an op until the fault function returns
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -55,8 +55,9 @@ func TestCancelEndsATransferAndNoOther(t *testing.T) {
 	}
 }
 
-// TestACancelStorm cancels transfers at random moments, on both kinds of paths; each then leaves
-// the memory of both sides alone: their pages are written over at once and must stay so.
+// TestACancelStorm cancels transfers at random moments, on both kinds of paths. After a cancel the
+// transfer must not touch memory on either side: the test overwrites the pages at once and checks
+// that they keep the new bytes.
 func TestACancelStorm(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		const slot, slots = 256 << 10, 16
@@ -83,7 +84,7 @@ func TestACancelStorm(t *testing.T) {
 					for i := range at {
 						at[i] = byte(round + 1)
 					}
-					if c == CodeInProgress { // moved, and waits for an earlier one to be reported
+					if c == CodeInProgress { // all bytes moved; the success waits for an earlier transfer
 						c = st.Wait(deadline(t))
 					}
 					time.Sleep(time.Millisecond)

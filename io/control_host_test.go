@@ -4,7 +4,7 @@ package io
 
 import "testing"
 
-// The control server of an engine answers from its tables.
+// The control server of an engine answers from the engine's tables.
 func TestAnEngineAnswersItsControlServer(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	h := controlHost{b.Engine}

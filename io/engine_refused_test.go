@@ -77,8 +77,7 @@ func TestForeignAndStaleDescriptors(t *testing.T) {
 	})
 }
 
-// A key that the control plane never saw is refused by the transport as well: the target checks
-// each access.
+// The transport also rejects a key that the control plane never saw: the target checks each access.
 func TestTheTransportChecksTheKey(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, good := pair(t, 64, kind, nil)

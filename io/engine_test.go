@@ -56,14 +56,15 @@ func newSideOf(t testing.TB, e *Engine, size int, kind BackendType, cfg *Backend
 	return s
 }
 
-// pair is two engines that know each other, and a session from the first to the second.
+// pair returns two engines that are registered with each other, and a session from the first to the
+// second.
 func pair(t testing.TB, size int, kind BackendType, cfg *BackendConfig) (a, b *side, s *Session) {
 	t.Helper()
 	a, b = newSide(t, "a", size, kind, cfg), newSide(t, "b", size, kind, cfg)
 	return a, b, meet(t, a, b)
 }
 
-// meet makes two engines known to each other and a session from a to b.
+// meet registers two engines with each other and returns a session from a to b.
 func meet(t testing.TB, a, b *side) *Session {
 	t.Helper()
 	if err := errors.Join(a.RegisterRemoteEngine(b.Desc()), b.RegisterRemoteEngine(a.Desc())); err != nil {
@@ -83,7 +84,7 @@ func fill(b []byte, seed uint64) {
 	}
 }
 
-// eachPath runs f over every way that bytes can go on this machine.
+// eachPath runs f over every path type of this machine.
 func eachPath(t *testing.T, f func(t *testing.T, kind BackendType)) {
 	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
 		t.Run(name, func(t *testing.T) { f(t, kind) })
@@ -131,8 +132,8 @@ func TestBytesArriveBothWays(t *testing.T) {
 	})
 }
 
-// arrived waits until e knows of the transfer: the notification may come just after the initiator's
-// success.
+// arrived waits until e has recorded the arrival. The notification may come just after the
+// initiator's success.
 func arrived(t testing.TB, e *Engine, from string, uid uint64) {
 	t.Helper()
 	for end := time.Now().Add(10 * time.Second); !e.PopInbound(from, uid); time.Sleep(time.Millisecond) {
@@ -281,8 +282,8 @@ func TestAnEngineReachesItself(t *testing.T) {
 	})
 }
 
-// betweenHosts is the transport that RDMA backends take to other hosts: of devices, where the tests
-// have some.
+// betweenHosts returns the transport that RDMA backends use to other hosts. It is a device's if the
+// tests have one.
 func betweenHosts() string {
 	if f, err := core.Transports("RDMA"); err == nil && len(f.Missing) == 0 {
 		return "verbs"
@@ -323,7 +324,7 @@ func TestNotificationsOff(t *testing.T) {
 	}
 }
 
-// begin gives a write of n entries its place in the order, and sends nothing.
+// begin submits a write of n entries, which gets its place in the order, but sends nothing.
 func (s *Session) begin(t *testing.T, n int, size uint64) *transfer.Transfer {
 	t.Helper()
 	e := batch.Entries{Local: make([]uint64, n), Remote: make([]uint64, n), Sizes: make([]uint64, n)}
@@ -348,7 +349,7 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	p := s.plan.Load().path
 	stuck := s.begin(t, 1, 64)
 	st := stuck.Status
-	if !p.Ledger().Enter(stuck) { // one op, whose end never comes
+	if !p.Ledger().Enter(stuck) { // one op, which never ends
 		t.Fatal(st.Message())
 	}
 	behind := s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 78)
@@ -356,7 +357,7 @@ func TestDeadlineEndsAStalledTransfer(t *testing.T) {
 	if stuck.Failure() == nil || p.Err() == nil {
 		t.Fatalf("not expired: transfer %v, path %v", stuck.Failure(), p.Err())
 	}
-	if !stuck.OpsEnded(2) { // what the provider does when the path closes, and who submits
+	if !stuck.OpsEnded(2) { // once for the provider when the path closes, and once for the submitter
 		t.Fatal("more ops than one")
 	}
 	p.Ledger().Leave(stuck)

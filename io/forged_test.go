@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// Where a ring of transport shm has its remote data; see core/provider/shm/ring.go.
+// The layout of a ring of transport shm; see core/provider/shm/ring.go.
 const (
 	ringProduced   = 0
 	ringNotices    = 4096
 	ringNoticeSize = 32
 )
 
-// rings maps the rings of this process's connections over shared memory: bytes by address.
+// rings returns the mapped rings of this process's shared-memory connections, by address.
 func rings(t *testing.T) map[uint64][]byte {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -37,9 +37,9 @@ func rings(t *testing.T) map[uint64][]byte {
 	return all
 }
 
-// TestAForgedArrivalIsNotReported: a peer writes the notice of a write that never was into the
-// ring, under a grant that it never got. The target reports no arrival and ends the connection.
-// Later transfers use a new one.
+// TestAForgedArrivalIsNotReported makes a peer write a notification into the ring for a write that
+// never happened, under a grant that it never received. The target reports no arrival and ends the
+// connection. Later transfers use a new connection.
 func TestAForgedArrivalIsNotReported(t *testing.T) {
 	const real, forged = 5, 777
 	_, b, s := pair(t, 4096, BackendRDMA, nil)
@@ -58,7 +58,7 @@ func TestAForgedArrivalIsNotReported(t *testing.T) {
 		binary.NativeEndian.PutUint64(next[16:], 99) // no such grant
 		binary.NativeEndian.PutUint64(ring[ringProduced:], 2)
 		lies++
-		break // the other mapping shows the same
+		break // the other mapping shows the same bytes
 	}
 	if lies == 0 {
 		t.Fatal("no ring has the notice of the write: the engines are not connected over shared memory")

@@ -13,8 +13,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// gpuRig is a session between two GPUs, or within the only one, and a raw copy of the same bytes
-// beside it.
+// gpuRig is a session between two GPUs, or within the only one, with a raw copy of the same bytes
+// for comparison.
 type gpuRig struct {
 	s      *Session
 	stream *device.Stream
@@ -65,7 +65,7 @@ func newGPURig(b *testing.B, kind BackendType, bytes uint64) *gpuRig {
 	return r
 }
 
-// raw is the time of the driver's copy of the same bytes in one piece: the best of a few.
+// raw returns the time in which the driver copies the same bytes in one piece: the best of a few.
 func (r *gpuRig) raw(b *testing.B, bytes uint64) time.Duration {
 	best := time.Hour
 	for range 5 {
@@ -81,8 +81,8 @@ func (r *gpuRig) raw(b *testing.B, bytes uint64) time.Duration {
 	return best
 }
 
-// BenchmarkGPUBlocks writes random blocks from GPU to GPU, with up to depth batches under way.
-// ratio is to one raw copy of the same bytes.
+// BenchmarkGPUBlocks writes random blocks from GPU to GPU, with up to depth pending batches. ratio
+// compares with one raw copy of the same bytes.
 func BenchmarkGPUBlocks(b *testing.B) {
 	for _, c := range []struct {
 		kind  BackendType
@@ -122,8 +122,8 @@ func BenchmarkGPUBlocks(b *testing.B) {
 	}
 }
 
-// BenchmarkAfter is what waiting for a stream costs that has nothing to do: a write of 8 bytes,
-// without and with it.
+// BenchmarkAfter measures the cost of waiting for an idle stream: a write of 8 bytes, without and
+// with After.
 func BenchmarkAfter(b *testing.B) {
 	for name, gated := range map[string]bool{"without": false, "with": true} {
 		b.Run(name, func(b *testing.B) {
@@ -143,8 +143,8 @@ func BenchmarkAfter(b *testing.B) {
 	}
 }
 
-// BenchmarkAfterLate is how much later than a stream a write of 8 bytes is done that waits for it,
-// when the stream takes some milliseconds. late-us is the median.
+// BenchmarkAfterLate measures the delay from the end of a stream, which takes some milliseconds, to
+// the end of an 8-byte write that waits for it. late-us is the median.
 func BenchmarkAfterLate(b *testing.B) {
 	gputest.NeedEmulated(b)
 	r := newGPURig(b, BackendXGMI, 4096)

@@ -15,7 +15,7 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// gpus are the devices, of which a test needs n.
+// gpus returns the devices. It skips the test if there are fewer than n.
 func gpus(t *testing.T, n int) []*device.Device {
 	t.Helper()
 	gputest.Need(t, n)
@@ -26,7 +26,7 @@ func gpus(t *testing.T, n int) []*device.Device {
 	return all
 }
 
-// A place is memory to register: of a GPU, or of the host if it has none.
+// A place is memory to register: GPU memory, or host memory if it has no device.
 type place struct {
 	dev  *device.Device
 	addr uint64
@@ -49,7 +49,7 @@ func onGPU(t *testing.T, d *device.Device, size int) *place {
 	return &place{dev: d, addr: m.Addr(), size: size}
 }
 
-// move copies between the place and b.
+// move copies bytes between the place and b.
 func (p *place) move(t *testing.T, b []byte, out bool) {
 	t.Helper()
 	if p.dev == nil {
@@ -103,7 +103,8 @@ func (p *place) register(t *testing.T, e *Engine) MemoryDesc {
 	return d
 }
 
-// newEngineWith is an engine with backends that closes with the test, before what was made earlier.
+// newEngineWith returns an engine with backends. It closes when the test ends, before anything that
+// was created earlier.
 func newEngineWith(t *testing.T, key string, kinds ...BackendType) *Engine {
 	t.Helper()
 	e, err := NewEngine(key, EngineConfig{})
@@ -164,7 +165,7 @@ func TestRegistrationAsksTheDriver(t *testing.T) {
 	}
 }
 
-// kinds of memory at the ends of a pair.
+// eachPair runs f for each backend, with GPU memory at one end or both.
 func eachPair(t *testing.T, backends []BackendType, f func(t *testing.T, kind BackendType, local, remote *place)) {
 	const size = 1<<20 + 4096
 	for _, kind := range backends {
@@ -241,8 +242,8 @@ func TestGPUMemoryGoesEveryWay(t *testing.T) {
 	})
 }
 
-// TestAGPUPathFailsAndHeals: pairs of GPU memory go on over the next transport and come back, and
-// pairs of host memory do not notice.
+// TestAGPUPathFailsAndHeals checks that pairs of GPU memory move to the next transport and back,
+// and that pairs of host memory are not affected.
 func TestAGPUPathFailsAndHeals(t *testing.T) {
 	all := gpus(t, 1)
 	a, b := newEngineWith(t, "a", BackendRDMA), newEngineWith(t, "b", BackendRDMA)
@@ -298,7 +299,8 @@ func TestAGPUPathFailsAndHeals(t *testing.T) {
 	}
 }
 
-// TestWithoutP2P: GPU memory goes through pinned memory, and the reason is reported.
+// TestWithoutP2P checks that GPU memory is staged through pinned memory, and that the reason is
+// reported.
 func TestWithoutP2P(t *testing.T) {
 	all := gpus(t, 1)
 	for filter, want := range map[string]string{"^p2p": "shm", "tcp": "tcp"} {

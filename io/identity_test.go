@@ -17,7 +17,7 @@ import (
 	"mori/io/internal/message"
 )
 
-// newCaller claims to be an engine, with a key pair of its own.
+// newCaller returns a caller that claims to be an engine, with a key pair of its own.
 func newCaller(t *testing.T, key string, incarnation uint64, to *side) *controltest.Caller {
 	t.Helper()
 	return controltest.NewCaller(t, key, incarnation, to.self.Key, to.self.Secret)
@@ -35,8 +35,8 @@ func dialControl(t *testing.T, e *Engine) net.Conn {
 	return c
 }
 
-// TestNobodySpeaksForARegisteredEngine: neither a stranger nor a member can announce a registered
-// engine's key, not even with its incarnation.
+// TestNobodySpeaksForARegisteredEngine checks that neither an unregistered nor a registered engine
+// can use another registered engine's key, even with its incarnation.
 func TestNobodySpeaksForARegisteredEngine(t *testing.T) {
 	for name, secret := range map[string]string{"stranger": "", "member": "open sesame"} {
 		t.Run(name, func(t *testing.T) {
@@ -63,8 +63,8 @@ func TestNobodySpeaksForARegisteredEngine(t *testing.T) {
 	}
 }
 
-// TestATagNeedsItsRegionsKey: a tag for a region whose key the sender does not have is not
-// remembered.
+// TestATagNeedsItsRegionsKey checks that an engine ignores a tag for a region whose key the sender
+// does not have.
 func TestATagNeedsItsRegionsKey(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	wrong := b.desc.Secret
@@ -91,8 +91,8 @@ func TestATagNeedsItsRegionsKey(t *testing.T) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 9))
 }
 
-// TestClientsCompareTheDescriptor alters a descriptor in transit in each way of which
-// docs/security.md has a row, and holds that against it.
+// TestClientsCompareTheDescriptor alters a descriptor in transit in each way that a row of
+// docs/security.md lists, and compares the result with that row.
 func TestClientsCompareTheDescriptor(t *testing.T) {
 	doc, err := os.ReadFile("../docs/security.md")
 	if err != nil {

@@ -10,8 +10,7 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// A submission beyond the limit waits for room, and is refused if there is none within its
-// deadline.
+// A submission beyond the limit waits for room. It fails if there is none within its deadline.
 func TestPendingTransfersAreBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 2
@@ -37,8 +36,8 @@ func TestPendingTransfersAreBounded(t *testing.T) {
 	until(t, "nothing is pending", func() bool { return s.pair.Pending.Order.Load() == 0 })
 }
 
-// A caller that submits without waiting has as many transfers pending as the limit allows, and all
-// of them succeed.
+// A caller that submits without waiting has at most as many pending transfers as the limit allows,
+// and all of them succeed.
 func TestSubmittingWithoutWaitingIsBounded(t *testing.T) {
 	a, _, s := pair(t, 64, BackendTCP, nil)
 	a.maxPending = 64

@@ -14,7 +14,7 @@ import (
 	"mori/core/config"
 )
 
-// freePort is one that nobody listens on now.
+// freePort returns a port that no process listens on now.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -12,7 +12,7 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// overNICs makes a session between two places that goes by RDMA devices, as between hosts.
+// overNICs returns a session between two places that uses RDMA devices, as between hosts.
 func overNICs(t *testing.T, local, remote *place) *Session {
 	t.Helper()
 	a, b := newEngineWith(t, "a", BackendRDMA), newEngineWith(t, "b", BackendRDMA)
@@ -26,9 +26,9 @@ func overNICs(t *testing.T, local, remote *place) *Session {
 	return s
 }
 
-// TestRDMAReachesGPUs: bytes go between memory of GPUs, and of a GPU and the host, by the NIC
-// alone. Where the NIC cannot be shown a GPU's memory they go through host memory, and the session
-// says why.
+// TestRDMAReachesGPUs checks that the NIC alone moves bytes between GPUs, and between a GPU and the
+// host. If GPU memory cannot be registered with the NIC, bytes are staged through host memory, and
+// the session reports why.
 func TestRDMAReachesGPUs(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	gputest.NeedEmulated(t)

@@ -18,15 +18,15 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// overRDMA is the environment in which engines of one host talk to each other by RDMA devices, as
-// between hosts, with more variables.
+// overRDMA sets up the environment in which engines of one host communicate through RDMA devices,
+// as between hosts. more has further variables.
 func overRDMA(t *testing.T, more ...string) {
 	t.Helper()
 	verbstest.Need(t)
 	onlyRDMA(t, more...)
 }
 
-// onlyRDMA is overRDMA where devices may be out of order.
+// onlyRDMA is overRDMA for tests in which devices may be broken.
 func onlyRDMA(t *testing.T, more ...string) {
 	t.Helper()
 	env := map[string]string{config.FabricProvider: "verbs,tcp"}
@@ -36,7 +36,7 @@ func onlyRDMA(t *testing.T, more ...string) {
 	setEnv(t, env)
 }
 
-// runsOn checks that a session's path begins with what is wanted.
+// runsOn checks that a session's path starts with want.
 func runsOn(t *testing.T, s *Session, want string) {
 	t.Helper()
 	if d := s.Describe(); !strings.HasPrefix(d.Path, want) {
@@ -54,7 +54,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestRDMAMovesBytes: writes and reads, one piece and many, and the target is notified.
+// TestRDMAMovesBytes checks writes and reads, of one piece and of many, and that the target is
+// notified.
 func TestRDMAMovesBytes(t *testing.T) {
 	overRDMA(t)
 	const size, piece, count = 2 << 20, 24 << 10, 64
@@ -83,12 +84,13 @@ func TestRDMAMovesBytes(t *testing.T) {
 	}
 }
 
-// TestRDMAConfigReachesTheDevices: each field and variable is seen in what devices are asked for.
+// TestRDMAConfigReachesTheDevices checks that each field and variable changes what devices are
+// asked for.
 func TestRDMAConfigReachesTheDevices(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
 	const size = 1 << 20
-	const messages = 16 + 32 + 1 // entries of the queue pair that messages go by
+	const messages = 16 + 32 + 1 // entries of the queue pair that carries messages
 	for _, c := range []struct {
 		what string
 		set  func(*BackendConfig)
@@ -161,7 +163,7 @@ func scattered(t *testing.T, a, b *side, s *Session) {
 	}
 }
 
-// TestRDMASpreadsTransfers over queue pairs and devices.
+// TestRDMASpreadsTransfers checks that transfers are spread over queue pairs and devices.
 func TestRDMASpreadsTransfers(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
@@ -186,12 +188,12 @@ func TestRDMASpreadsTransfers(t *testing.T) {
 	}
 }
 
-// TestRDMADevicesAreChosen by name, by exclusion and by index.
+// TestRDMADevicesAreChosen checks the choice by name, by exclusion and by index.
 func TestRDMADevicesAreChosen(t *testing.T) {
 	for _, c := range []struct {
 		env  []string
 		on   string
-		says string // where none can be used
+		says string // the reason if no device can be used
 	}{
 		{[]string{config.RDMADevices, "emu1"}, "emu1:1", ""},
 		{[]string{config.RDMADevices, "emu1,emu0"}, "emu1:1", ""},
@@ -223,7 +225,7 @@ func TestRDMADevicesAreChosen(t *testing.T) {
 	}
 }
 
-// refusedWhereRequired: with MORI_REQUIRE_RDMA what is only reported otherwise is an error.
+// refusedWhereRequired checks that with MORI_REQUIRE_RDMA a problem is an error, not only a reason.
 func refusedWhereRequired(t *testing.T, env []string, says string) {
 	t.Helper()
 	onlyRDMA(t, append([]string{config.RequireRDMA, "1"}, env...)...)
@@ -233,7 +235,8 @@ func refusedWhereRequired(t *testing.T, env []string, says string) {
 	}
 }
 
-// TestRDMAIsMissing: what is missing is reported, and refused where it is required.
+// TestRDMAIsMissing checks that missing devices are reported, and are an error if they are
+// required.
 func TestRDMAIsMissing(t *testing.T) {
 	verbstest.NeedEmulated(t)
 	for what, c := range map[string]struct {
@@ -260,10 +263,11 @@ func TestRDMAIsMissing(t *testing.T) {
 	}
 }
 
-// noLibraryEnv has this program run on a host whose libibverbs cannot be loaded.
+// noLibraryEnv makes this program run as if libibverbs could not be loaded.
 const noLibraryEnv = "MORI_TEST_WITHOUT_LIBIBVERBS"
 
-// TestRDMAWithoutLibrary: without libibverbs transfers go by TCP, and what is missing is reported.
+// TestRDMAWithoutLibrary checks that without libibverbs transfers use TCP, and that the reason is
+// reported.
 func TestRDMAWithoutLibrary(t *testing.T) {
 	if os.Getenv(noLibraryEnv) == "" {
 		dir := t.TempDir()
@@ -271,7 +275,7 @@ func TestRDMAWithoutLibrary(t *testing.T) {
 			t.Fatal(err)
 		}
 		again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRDMAWithoutLibrary$", "-test.v", "-test.timeout=60s")
-		// The rest of the path stays: a GPU's driver may be found by it.
+		// Keep the rest of the path: it may be needed to find a GPU's driver.
 		path := strings.TrimSuffix(dir+":"+os.Getenv("LD_LIBRARY_PATH"), ":")
 		again.Env = append(os.Environ(), noLibraryEnv+"=1", "LD_LIBRARY_PATH="+path)
 		if out, err := again.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
@@ -283,7 +287,7 @@ func TestRDMAWithoutLibrary(t *testing.T) {
 	_, _, s := pair(t, 4096, BackendRDMA, nil)
 	runsOn(t, s, "tcp")
 	once(t, s, 4096)
-	says := "libibverbs.so.1" // where the kernel has devices; where it has none, that is what is reported
+	says := "libibverbs.so.1" // if the kernel has devices; without any, that is reported instead
 	if devices, _ := filepath.Glob("/sys/class/infiniband/*"); len(devices) == 0 {
 		says = "no active RDMA device on this host"
 	}
@@ -293,8 +297,8 @@ func TestRDMAWithoutLibrary(t *testing.T) {
 	refusedWhereRequired(t, nil, says)
 }
 
-// TestRDMAPortGoesDown in mid-transfer: nothing is lost, TCP goes on, and RDMA comes back with the
-// port.
+// TestRDMAPortGoesDown checks a port that goes down in mid-transfer: nothing is lost, TCP takes
+// over, and RDMA returns with the port.
 func TestRDMAPortGoesDown(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
@@ -329,10 +333,10 @@ func TestRDMAPortGoesDown(t *testing.T) {
 	})
 }
 
-// TestRDMAIsLostAndComesBack: what NICs do to transfers under way loses nothing. Another path takes
-// them over, and RDMA what comes later.
+// TestRDMAIsLostAndComesBack checks that NIC failures lose no pending transfer. Another path takes
+// them over, and later transfers use RDMA again.
 func TestRDMAIsLostAndComesBack(t *testing.T) {
-	for what, harm := range map[string]func(*testing.T) (undo func()){ // nil: it is for good
+	for what, harm := range map[string]func(*testing.T) (undo func()){ // undo is nil if the failure is permanent
 		"a queue pair fails": func(t *testing.T) func() {
 			verbstest.FailNext(t, verbs.OpWrite, verbs.StatusRetryExceeded)
 			return func() {}
@@ -396,7 +400,7 @@ func TestRDMAIsLostAndComesBack(t *testing.T) {
 	}
 }
 
-// TestRDMANextDevice: a device whose port goes down has another one take its place.
+// TestRDMANextDevice checks that another device takes over when a device's port goes down.
 func TestRDMANextDevice(t *testing.T) {
 	overRDMA(t)
 	verbstest.NeedEmulated(t)
@@ -421,8 +425,8 @@ func once(t *testing.T, s *Session, size uint64) {
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{size}, 99))
 }
 
-// TestRDMARailAffinity: with it the other side answers on the device of the same index, so that
-// trouble of another one does not matter.
+// TestRDMARailAffinity checks that with rail affinity the other side uses the device with the same
+// index, so that failures of another device have no effect.
 func TestRDMARailAffinity(t *testing.T) {
 	for _, affinity := range []string{"1", "0"} {
 		t.Run(affinity, func(t *testing.T) {

@@ -9,16 +9,16 @@ import (
 	"mori/io/internal/message"
 )
 
-// restart makes an engine of the same key as old, which it replaces at b, and a session from it to
-// b.
+// restart returns a new engine with the key of old, which it replaces at b, and a session from it
+// to b.
 func restart(t *testing.T, old, b *side, kind BackendType) (*side, *Session) {
 	t.Helper()
 	again := newSide(t, old.self.Key, len(old.mem), kind, nil)
 	return again, meet(t, again, b)
 }
 
-// TestArrivalsOfAPredecessorAreNotItsSuccessors asks for the predecessor's uids, which the
-// successor will use again.
+// TestArrivalsOfAPredecessorAreNotItsSuccessors queries the predecessor's uids, which the successor
+// will reuse.
 func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 	for name, kind := range map[string]BackendType{"shm": BackendRDMA, "tcp": BackendTCP} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +43,8 @@ func TestArrivalsOfAPredecessorAreNotItsSuccessors(t *testing.T) {
 	}
 }
 
-// TestDeregisteringForgetsArrivals: nothing is reported of an engine that is not registered, nor
-// after it is registered again.
+// TestDeregisteringForgetsArrivals checks that no arrival is reported for an engine that is not
+// registered, nor after it is registered again.
 func TestDeregisteringForgetsArrivals(t *testing.T) {
 	a, b, s := pair(t, 64, BackendRDMA, nil)
 	succeed(t, writeTagged(s, "x", 8, 3))
@@ -63,7 +63,8 @@ func TestDeregisteringForgetsArrivals(t *testing.T) {
 	}
 }
 
-// TestArrivalsBeforeRegistrationCount: an engine may be registered after it has written.
+// TestArrivalsBeforeRegistrationCount checks that arrivals before an engine's registration are
+// reported.
 func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	a, b := newSide(t, "a", 64, BackendRDMA, nil), newSide(t, "b", 64, BackendRDMA, nil)
 	if err := a.RegisterRemoteEngine(b.Desc()); err != nil {
@@ -84,8 +85,8 @@ func TestArrivalsBeforeRegistrationCount(t *testing.T) {
 	until(t, "the tag", func() bool { tag, _ := b.InboundTag("a", 5); return tag == "early" })
 }
 
-// TestOnlyARegistrationReplaces: a HELLO in the name of a registered engine changes nothing for
-// that engine, and is refused.
+// TestOnlyARegistrationReplaces checks that a Hello in the name of a registered engine is refused
+// and does not affect that engine.
 func TestOnlyARegistrationReplaces(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
@@ -107,7 +108,8 @@ func TestOnlyARegistrationReplaces(t *testing.T) {
 	}
 }
 
-// TestADeregisteredPeerIsRefused until it is registered again.
+// TestADeregisteredPeerIsRefused checks that a deregistered peer is refused until it is registered
+// again.
 func TestADeregisteredPeerIsRefused(t *testing.T) {
 	a, b, s := pair(t, 64, BackendTCP, nil)
 	succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
@@ -133,8 +135,8 @@ func TestADeregisteredPeerIsRefused(t *testing.T) {
 	arrived(t, b.Engine, "a", 2)
 }
 
-// TestATokenEndsWithItsIncarnation: one that a predecessor got before it was replaced opens no
-// connection afterwards.
+// TestATokenEndsWithItsIncarnation checks that a token issued to a predecessor opens no connection
+// after the predecessor was replaced.
 func TestATokenEndsWithItsIncarnation(t *testing.T) {
 	a, b, _ := pair(t, 64, BackendTCP, nil)
 	former := newCaller(t, "a", a.self.Incarnation, b)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// TestAnyOrderOfEndsCutsAndCancels does random things, by many seeds, to transfers that own a slot
-// of memory each: cuts of both wires after random ops, cancels, wires that take nobody for a while.
-// However they end: a success has moved exactly its bytes, nothing is in a ledger or parked
-// afterwards, and successes were reported in order.
+// TestAnyOrderOfEndsCutsAndCancels applies random operations, for many seeds, to transfers that
+// each own a slot of memory: it cuts both wires after random ops, cancels transfers, and makes
+// wires reject connections for a while. In every case, a success has moved exactly its bytes, no
+// transfer stays in a ledger or parked, and successes were reported in order.
 func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 	const slot, slots = 160 << 10, 8 // three ops each
 	seeds := 40
@@ -43,7 +43,7 @@ func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 			}
 		}
 		w.shm.down.Store(false)
-		for i := len(all) - 1; i >= 0; i-- { // the last first: its success implies those of all before it
+		for i := len(all) - 1; i >= 0; i-- { // the last first: its success implies that of all earlier ones
 			c := all[i].Wait(deadline(t))
 			here, there := w.a.mem[i*slot:(i+1)*slot], w.b.mem[i*slot:(i+1)*slot]
 			switch {
@@ -71,7 +71,8 @@ func TestAnyOrderOfEndsCutsAndCancels(t *testing.T) {
 	t.Logf("%d replays, %d canceled, %d succeeded", replays, canceled, succeeded)
 }
 
-// empty waits until no transfer is on any path of a's or parked: notifications may still be.
+// empty waits until no transfer is on any path of a or parked. Notifications may outlast their
+// transfers.
 func (w *wired) empty(t *testing.T) {
 	t.Helper()
 	p := w.a.peers.Get("b")

@@ -19,15 +19,14 @@ import (
 	"mori/io/internal/peer"
 )
 
-// A wire is a network in memory that plays the part of the provider named name, and breaks when
-// asked to.
+// A wire is an in-memory network that acts as the provider named name, and breaks on request.
 type wire struct {
 	*mem.Provider
 	name string
 
 	mu    sync.Mutex
 	fault func(op *fabric.Op) error // nil: none
-	down  atomic.Bool               // nobody connects
+	down  atomic.Bool               // rejects all connections
 	moved atomic.Int64              // ops that reached the wire
 }
 
@@ -82,7 +81,7 @@ func (f wireFabric) Listen(ctx context.Context, _ *fabric.Info) (fabric.Listener
 	return wireListener{l, f.w}, err
 }
 
-// A wireListener takes nobody while the wire is down.
+// A wireListener rejects connections while the wire is down.
 type wireListener struct {
 	fabric.Listener
 	w *wire
@@ -100,8 +99,7 @@ func (l wireListener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	}
 }
 
-// A wired pair has two engines with the wires "shm" and "tcp" between them, the first being the
-// better one.
+// A wired pair has two engines with the wires "shm" and "tcp" between them. "shm" is preferred.
 type wired struct {
 	a, b     *side
 	s        *Session
@@ -130,10 +128,10 @@ func newWired(t *testing.T, size int, cfg *BackendConfig, shape ...func(*Engine)
 	return p
 }
 
-// errCut is what cut wires answer.
+// errCut is the error of ops on a cut wire.
 var errCut = errors.New("the wire was cut")
 
-// cutAfter cuts the wire when n more ops have passed, once.
+// cutAfter cuts the wire once, after n more ops.
 func (w *wire) cutAfter(n int64) {
 	var left atomic.Int64
 	left.Store(n)
@@ -174,8 +172,8 @@ func TestABrokenPathIsReplayedOnTheNext(t *testing.T) {
 	}
 }
 
-// TestRandomCuts moves blocks between changing places while both wires are cut again and again, and
-// holds memory against a model.
+// TestRandomCuts moves blocks between random places while both wires are cut repeatedly, and
+// compares memory with a model.
 func TestRandomCuts(t *testing.T) {
 	const size, block = 1 << 20, 4096
 	w := newWired(t, size, nil)
@@ -241,8 +239,8 @@ func TestARefusedOpIsNotReplayed(t *testing.T) {
 	}
 }
 
-// TestNeighboursOfAStalledTransferGoOn has a transfer that stalls on its path until its deadline,
-// and others behind it.
+// TestNeighboursOfAStalledTransferGoOn checks that transfers behind one that stalls until its
+// deadline succeed.
 func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	cfg := DefaultBackendConfig()
 	cfg.DeadlineMS = 300
@@ -262,7 +260,8 @@ func TestNeighboursOfAStalledTransferGoOn(t *testing.T) {
 	w.s.limit = 0
 	second := w.s.Write([]uint64{0}, []uint64{0}, []uint64{1 << 20}, 2)
 	go func() {
-		// mem leaves an op only when the fault lets it go; a real wire would be cut.
+		// The mem provider keeps an op until the fault function returns; a real connection would be
+		// cut.
 		for first.Code() == CodeInProgress && w.s.plan.Load().path.Err() == nil {
 			time.Sleep(time.Millisecond)
 		}
@@ -296,7 +295,7 @@ func TestAPeerThatIsGoneEndsParkedTransfers(t *testing.T) {
 	}
 }
 
-// parkedReport is where a parked transfer of a stands, "" if none is parked.
+// parkedReport returns the stage of a parked transfer of a, "" if none is parked.
 func (w *wired) parkedReport() string {
 	p := w.a.peers.Get("b").Pending
 	if _, stages := p.Open(time.Now(), 1); len(stages) > 0 && p.Parked.Len() > 0 {
@@ -319,8 +318,8 @@ func TestAPathThatNobodyUsesCloses(t *testing.T) {
 	}
 }
 
-// TestReplaysAreBounded: paths that break each time are retried a bounded number of times, with
-// back-off.
+// TestReplaysAreBounded checks that transfers on paths that always break are replayed a bounded
+// number of times, with back-off.
 func TestReplaysAreBounded(t *testing.T) {
 	w := newWired(t, 1<<16, nil, quick)
 	var ops atomic.Int64

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// held is what this process has open.
+// held returns the number of goroutines and open descriptors of this process.
 func held(t *testing.T) (goroutines, descriptors int) {
 	t.Helper()
 	fds, err := os.ReadDir("/proc/self/fd")
@@ -22,11 +22,11 @@ func held(t *testing.T) (goroutines, descriptors int) {
 	return runtime.NumGoroutine(), len(fds)
 }
 
-// few goroutines may begin late, on a busy machine after it was looked what is held. What would be
-// kept of hundreds of things is more.
+// few is the number of goroutines that may start late on a busy machine, after the first count. A
+// leak of hundreds of engines would exceed it.
 const few = 4
 
-// nothingMore waits until no more is held than before.
+// nothingMore waits until the process holds no more than before.
 func nothingMore(t *testing.T, goroutines, descriptors int) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -67,7 +67,7 @@ func TestTenThousandRegistrations(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, b, s := pair(t, 1<<16, kind, nil)
 		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0))
-		arrived(t, b.Engine, "a", 0) // all that connecting starts has started
+		arrived(t, b.Engine, "a", 0) // everything that connecting starts has started
 		g, d := held(t)
 		_, addr := buffer(t, 4096)
 		for i := range 10000 {

@@ -20,7 +20,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// onlyPath is the statistics of the one path to the one peer.
+// onlyPath returns the statistics of the only path to the only peer.
 func onlyPath(t *testing.T, e *Engine) PathStats {
 	t.Helper()
 	s := e.Stats()
@@ -95,7 +95,7 @@ func TestStatsCountReplaysAtThePathThatBroke(t *testing.T) {
 	}
 }
 
-// cutAll breaks every path of w at its next op and lets none be opened.
+// cutAll breaks every path of w at its next op and prevents new ones.
 func (w *wired) cutAll() {
 	for _, x := range []*wire{w.shm, w.tcp} {
 		x.down.Store(true)

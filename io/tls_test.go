@@ -30,7 +30,7 @@ func writePEM(t *testing.T, dir, name, kind string, der []byte) string {
 	return path
 }
 
-// certificates makes an authority and a certificate of it, and returns their files.
+// certificates creates an authority and a certificate that it signed, and returns their files.
 func certificates(t *testing.T) (cert, key, ca string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -59,7 +59,7 @@ func certificates(t *testing.T) (cert, key, ca string) {
 	return writePEM(t, dir, "cert.pem", "CERTIFICATE", der), writePEM(t, dir, "key.pem", "EC PRIVATE KEY", raw), writePEM(t, dir, "ca.pem", "CERTIFICATE", rootDER)
 }
 
-// sealed makes an engine with TLS and a journal.
+// sealed returns an engine with TLS, and its journal.
 func sealed(t *testing.T, key, cert, certKey, ca string) (*side, *journal) {
 	t.Helper()
 	t.Setenv("MORI_TLS_CERT", cert)
@@ -95,8 +95,8 @@ func TestStrangersUnderTLSAreRefusedOnBothSides(t *testing.T) {
 	otherCert, otherKey, otherCA := certificates(t)
 	for name, c := range map[string]struct {
 		cert, key, ca string
-		there         string // a word of the asked side's log
-		explained     bool   // the asking side knows why
+		there         string // a word in the log of the engine that is called
+		explained     bool   // the caller's error names the reason
 	}{
 		"another authority": {otherCert, otherKey, otherCA, "tls", true},
 		"another cert":      {otherCert, otherKey, ca, "certificate", false},

@@ -13,7 +13,7 @@ import (
 	"mori/io/internal/stall"
 )
 
-// freshStalls makes the process forget that it wrote traces of stalls, now and at the end.
+// freshStalls resets the process's limit on traces of stalls, now and at the end of the test.
 func freshStalls(t *testing.T) {
 	t.Helper()
 	forget := func() { process.stalls = stall.Limit{} }
@@ -35,7 +35,7 @@ func TestAStallLeavesATrace(t *testing.T) {
 			t.Fatalf("%v %s", c, st.Message())
 		}
 	}
-	if err := w.a.Close(); err != nil { // waits for what is being written
+	if err := w.a.Close(); err != nil { // waits for running writes
 		t.Fatal(err)
 	}
 	all, err := filepath.Glob(filepath.Join(dir, "mori-io-a-*.json"))

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readable waits for a descriptor, ms milliseconds at most.
+// readable waits up to ms milliseconds until a descriptor is readable.
 func readable(t *testing.T, fd, ms int) bool {
 	t.Helper()
 	for {
@@ -54,7 +54,7 @@ func TestAWatcherHearsOfEachStatusOnce(t *testing.T) {
 	if err := errors.Join(w.Close(), w.Close()); err != nil {
 		t.Error(err)
 	}
-	all[0].Update(CodeSuccess, "") // nobody hears
+	all[0].Update(CodeSuccess, "") // the watcher is closed
 	if len(w.Take()) != 0 {
 		t.Error("a closed watcher took something")
 	}
@@ -63,7 +63,7 @@ func TestAWatcherHearsOfEachStatusOnce(t *testing.T) {
 func TestTheEnginesDescriptor(t *testing.T) {
 	eachPath(t, func(t *testing.T, kind BackendType) {
 		a, _, s := pair(t, 1<<20, kind, nil)
-		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0)) // before anybody asked
+		succeed(t, s.Write([]uint64{0}, []uint64{0}, []uint64{8}, 0)) // before the first call of FD
 		fd, err := a.FD()
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"mori/native/verbs/verbstest"
 )
 
-// setEnv has the environment say something until the test ends.
+// setEnv sets environment variables until the test ends.
 func setEnv(t *testing.T, values map[string]string) {
 	t.Helper()
 	t.Cleanup(func() { config.SetLookup(nil) })
@@ -26,8 +26,8 @@ func setEnv(t *testing.T, values map[string]string) {
 	})
 }
 
-// TestXGMINeedsNoNetwork: engines of one host find each other without a port, an engine itself
-// without being registered, and no notification is sent.
+// TestXGMINeedsNoNetwork checks that engines of one host find each other without a port, that an
+// engine reaches itself without registration, and that no notification is sent.
 func TestXGMINeedsNoNetwork(t *testing.T) {
 	all := gpus(t, 1)
 	last := all[len(all)-1]
@@ -69,7 +69,7 @@ func TestXGMINeedsNoNetwork(t *testing.T) {
 	}
 }
 
-// TestXGMIFailuresSaySo by prefix and code.
+// TestXGMIFailuresSaySo checks the prefix and the code of XGMI failures.
 func TestXGMIFailuresSaySo(t *testing.T) {
 	all := gpus(t, 1)
 	m := onGPU(t, all[0], 8192)
@@ -100,7 +100,8 @@ func TestXGMIFailuresSaySo(t *testing.T) {
 	}
 }
 
-// TestTheBackendOfAPair: XGMI serves pairs of GPU memory of one host, the others go on.
+// TestTheBackendOfAPair checks that XGMI serves pairs of GPU memory of one host, and other backends
+// all other pairs.
 func TestTheBackendOfAPair(t *testing.T) {
 	all := gpus(t, 1)
 	last := all[len(all)-1]
@@ -145,8 +146,7 @@ func TestTheBackendOfAPair(t *testing.T) {
 	}
 }
 
-// TestXGMIKeepsStrangersOut: the proofs of the control plane are wanted on a socket of this host,
-// too.
+// TestXGMIKeepsStrangersOut checks that the control plane also requires proofs on the local socket.
 func TestXGMIKeepsStrangersOut(t *testing.T) {
 	all := gpus(t, 1)
 	m := onGPU(t, all[0], 4096)
@@ -177,7 +177,8 @@ func TestXGMIKeepsStrangersOut(t *testing.T) {
 	}
 }
 
-// TestXGMIBesideRDMA comes when the environment asks for it.
+// TestXGMIBesideRDMA checks that an XGMI backend is created beside RDMA if the environment asks for
+// it.
 func TestXGMIBesideRDMA(t *testing.T) {
 	gpus(t, 1)
 	has := func(e *Engine) string {
@@ -194,7 +195,7 @@ func TestXGMIBesideRDMA(t *testing.T) {
 		}
 	}
 	if verbstest.Real() {
-		return // there is a NIC
+		return // this host has a NIC
 	}
 	verbstest.Count(t, 0)
 	e := newEngineWith(t, "b")
@@ -221,8 +222,8 @@ func TestXGMIBesideRDMA(t *testing.T) {
 	}
 }
 
-// TestXGMILeavesAPortAlone that is another's: peers get it as it was given, and nobody is
-// asked there.
+// TestXGMILeavesAPortAlone checks a configured port that another process uses. The descriptor keeps
+// the port, and peers do not connect to it.
 func TestXGMILeavesAPortAlone(t *testing.T) {
 	all := gpus(t, 1)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -250,8 +251,8 @@ func TestXGMILeavesAPortAlone(t *testing.T) {
 	}
 }
 
-// TestGPUMemoryComesBack: what was registered before there was a backend is known to it, and device
-// memory leaks nowhere.
+// TestGPUMemoryComesBack checks that memory registered before the first backend works with it, and
+// that device memory does not leak.
 func TestGPUMemoryComesBack(t *testing.T) {
 	all := gpus(t, 1)
 	m := onGPU(t, all[0], 4096)

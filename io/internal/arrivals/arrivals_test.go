@@ -46,7 +46,7 @@ func TestTagsAreBounded(t *testing.T) {
 	if tag, ok := in.Find(peer, 10); !ok || tag != "u" {
 		t.Errorf("%q, %v", tag, ok)
 	}
-	for i := range maxTags + 10 { // each under a key of its own
+	for i := range maxTags + 10 { // each with a different key
 		in.Add(identity.ID{Key: fmt.Sprint("stranger", i), Incarnation: 1}, false, []message.Tag{{UID: 1, Text: "t"}})
 	}
 	in.Add(identity.ID{Key: strings.Repeat("k", maxTagKey+1), Incarnation: 1}, false, []message.Tag{{UID: 1, Text: "t"}})
@@ -75,8 +75,8 @@ func TestTagsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStrangersPushNoArrivalsOut: a registered engine's arrivals stay, however many identities
-// others make up.
+// TestStrangersPushNoArrivalsOut checks that a registered engine's arrivals stay, however many
+// identities other clients invent.
 func TestStrangersPushNoArrivalsOut(t *testing.T) {
 	peer := identity.ID{Key: "peer", Incarnation: 7}
 	in := NewTable(func(who identity.ID) bool { return who == peer })
@@ -89,7 +89,7 @@ func TestStrangersPushNoArrivalsOut(t *testing.T) {
 	}
 }
 
-// A fixedSource books one arrival each time.
+// A fixedSource records one arrival each time.
 type fixedSource struct {
 	log *Log
 	uid uint64
@@ -97,7 +97,7 @@ type fixedSource struct {
 
 func (s *fixedSource) Drain() { s.log.Add(s.uid) }
 
-// A question about an arrival that is not booked drains the connections of that engine, and only
+// A query about an arrival that is not recorded drains the connections of that engine, and only
 // those that are still watched.
 func TestQuestionsDrainTheSourcesOfAnEngine(t *testing.T) {
 	table := NewTable(func(identity.ID) bool { return false })

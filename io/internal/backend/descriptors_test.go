@@ -13,7 +13,8 @@ import (
 	"mori/io/internal/region"
 )
 
-// exhaust takes all descriptors of the process but some, under a lower limit, until the test ends.
+// exhaust opens all file descriptors of the process except leave, under a lower limit, until the
+// test ends.
 func exhaust(t *testing.T, leave int) {
 	t.Helper()
 	var was syscall.Rlimit
@@ -51,8 +52,7 @@ func exhaust(t *testing.T, leave int) {
 	})
 }
 
-// A backend for which there are too few descriptors is an error, and works when there are enough
-// again.
+// Creating a backend fails if too few descriptors are free, and works again when enough are.
 func TestABackendWithoutDescriptorsIsAnError(t *testing.T) {
 	for left := range 8 {
 		for _, kind := range []Kind{RDMA, TCP} {
@@ -71,7 +71,7 @@ func TestABackendWithoutDescriptorsIsAnError(t *testing.T) {
 	}
 }
 
-// Where descriptors run out while a backend opens, it opens whole or leaves nothing.
+// If descriptors run out while a backend opens, it opens completely or leaves nothing behind.
 func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 	family := core.Family{Host: []string{"shm", "tcp"}, GPU: []string{"shm", "tcp"}}
 	for left := range 8 {
@@ -79,7 +79,7 @@ func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 		e := newTable(t, &regions)
 		host(t, &regions, 64)
 		var err error
-		before := descriptors(t) // some of which earlier tests may still close
+		before := descriptors(t) // earlier tests may still close some of them
 		t.Run("", func(t *testing.T) {
 			exhaust(t, left)
 			err = openWhole(e, family)
@@ -105,14 +105,15 @@ func TestDescriptorsThatRunOutLeaveNoHalfABackend(t *testing.T) {
 	}
 }
 
-// openWhole is Create without its look at limits.
+// openWhole is Create without the check of limits.
 func openWhole(e *Table, f core.Family) error {
 	e.mu.Lock()
 	err := e.add(RDMA, DefaultConfig(), f)
 	return errors.Join(err, e.discard())
 }
 
-// descriptors is what this process has open: each number with what the kernel calls its file.
+// descriptors returns the open descriptors of this process: each number with the kernel's name of
+// its file.
 func descriptors(t *testing.T) map[string]bool {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -121,14 +122,14 @@ func descriptors(t *testing.T) map[string]bool {
 	}
 	open := map[string]bool{}
 	for _, fd := range all {
-		if file, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil { // not that of the folder
+		if file, err := os.Readlink("/proc/self/fd/" + fd.Name()); err == nil { // not that of the folder itself
 			open[fd.Name()+" "+file] = true
 		}
 	}
 	return open
 }
 
-// opened is which descriptors there are that were not there before.
+// opened returns the descriptors that were opened since before.
 func opened(t *testing.T, before map[string]bool) (left []string) {
 	t.Helper()
 	for fd := range descriptors(t) {

@@ -18,7 +18,7 @@ import (
 	"mori/io/internal/region"
 )
 
-// newTable is the table of an engine that nobody connects to.
+// newTable returns the table of an engine without peers.
 func newTable(t *testing.T, regions *region.Table) *Table {
 	t.Helper()
 	signer, err := identity.NewSigner()
@@ -48,7 +48,7 @@ func closeAll(t *testing.T, table *Table) {
 	}
 }
 
-// host is a region of n bytes of host memory in all.
+// host registers a region of n bytes of host memory in all.
 func host(t *testing.T, all *region.Table, n int) *region.Region {
 	t.Helper()
 	mem := make([]byte, n)
@@ -98,7 +98,7 @@ func TestATableChoosesTheFirstBackendThatServesAPair(t *testing.T) {
 	}
 }
 
-// All backends share the transports, and a region that was registered before is known to them.
+// All backends share the transports, and a region registered earlier is registered with them.
 func TestTransportsAreOpenedOnce(t *testing.T) {
 	var regions region.Table
 	table, local := newTable(t, &regions), host(t, &regions, 64)

@@ -37,7 +37,7 @@ func TestCheckEntries(t *testing.T) {
 	}
 }
 
-// moved replays the ops of b as a map from remote to local byte.
+// moved returns what the ops of b copy, as a map from remote to local byte.
 func moved(t *testing.T, b *Batch, to *Target) map[uint64]uint64 {
 	t.Helper()
 	out := map[uint64]uint64{}
@@ -73,14 +73,14 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 			to.OpMax, to.SegMax = 100_000, 100
 		}
 		even := uint64(0)
-		if rng.IntN(2) == 0 { // of one size, that blocks may have
+		if rng.IntN(2) == 0 { // of one size, as blocks need
 			even, to.BlockMax = 1+rng.Uint64N(40), rng.IntN(2)*100
 		}
 		var lo, ro, sz []uint64
 		want := map[uint64]uint64{}
 		var l, r uint64
 		for range rng.IntN(20) + int(even) {
-			if rng.IntN(2) == 0 || even > 20 { // else contiguous with the one before
+			if rng.IntN(2) == 0 || even > 20 { // else contiguous with the previous one
 				l, r = l+rng.Uint64N(9), r+rng.Uint64N(9)
 			}
 			n := rng.Uint64N(40)
@@ -101,7 +101,7 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 		b.Build(fabric.OpWrite, to, total, &e)
 		if len(b.Ops) == 1 && b.Ops[0].Blocks != nil {
 			asBlocks++
-			if rng.IntN(2) == 0 { // another path takes segments only
+			if rng.IntN(2) == 0 { // another path does not support blocks
 				next := *to
 				next.Remote, next.Key, next.BlockMax, next.SegMax = 1<<31, 6, 0, 3
 				b.Rebase(to, &next)
@@ -127,8 +127,8 @@ func TestBuildMovesEveryByteOnce(t *testing.T) {
 	}
 }
 
-// TestOneOfManyOutside: entries of one size are checked by the furthest, and the words name the
-// first that is wrong.
+// TestOneOfManyOutside checks that entries of one size are compared by the furthest, and that the
+// error names the first invalid one.
 func TestOneOfManyOutside(t *testing.T) {
 	const n, size = 100, 64
 	for _, c := range []struct {
@@ -182,9 +182,9 @@ func TestContiguousEntriesBecomeOneSegment(t *testing.T) {
 	}
 }
 
-// BenchmarkBuild makes ops of random blocks of 4 KiB: for a network, and for GPUs, which take them
-// in one, as segments and as blocks. The figures are of the best round; ratio is to the time that
-// copying the offsets takes.
+// BenchmarkBuild builds ops of random blocks of 4 KiB: for a network, and for GPUs, which take them
+// in one op, as segments and as blocks. The figures are of the best round; ratio compares with the
+// time of copying the offsets.
 func BenchmarkBuild(b *testing.B) {
 	for name, c := range map[string]struct {
 		n  uint64

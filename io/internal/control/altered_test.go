@@ -13,8 +13,8 @@ import (
 	"mori/io/internal/message"
 )
 
-// An altering relay passes connections on and inverts one bit of its first one: of the byte at
-// offset at of what the dialing side sends, or of what it receives.
+// An altering relay forwards connections and inverts one bit of the first one. The bit is in the
+// byte at offset at of what the dialing side sends, or of what it receives.
 type altering struct {
 	port    int
 	altered atomic.Int32
@@ -51,7 +51,7 @@ func alter(t *testing.T, to string, answers bool, at int) *altering {
 }
 
 // Whichever byte of the handshake is altered, another attempt succeeds. Only a Welcome that claims
-// to be longer than it is has the client wait until its limit.
+// to be longer than it is makes the client wait until its limit.
 func TestAGreetingThatIsAlteredIsSentAgain(t *testing.T) {
 	a := newEngineWithin(t, "a", 200*time.Millisecond)
 	for _, answers := range []bool{false, true} {
@@ -74,7 +74,7 @@ func TestAGreetingThatIsAlteredIsSentAgain(t *testing.T) {
 			cancel()
 			c.Close()
 			if r.altered.Load() == 0 {
-				break // all bytes were
+				break // all bytes have been altered once
 			}
 		}
 		if late > 1 {

@@ -19,7 +19,7 @@ import (
 	"mori/io/internal/message/messagetest"
 )
 
-// at describes the engine b, of unknown incarnation, whose control plane is at a port.
+// at returns a descriptor of engine b, of unknown incarnation, whose control plane is at a port.
 func at(port int) descriptor.Engine {
 	return descriptor.Engine{Key: "b", Host: "127.0.0.1", Port: port}
 }
@@ -53,7 +53,7 @@ func TestAClientAsksAServer(t *testing.T) {
 	}
 }
 
-// A host that does not admit an engine any more ends its connection with the reason.
+// A host that no longer admits an engine sends it the reason and closes its connection.
 func TestAClientThatIsNotAdmittedAnyMoreLearnsTheReason(t *testing.T) {
 	a := newEngine(t, "a", "")
 	c := newClient(t, a.desc, "")
@@ -68,8 +68,8 @@ func TestAClientThatIsNotAdmittedAnyMoreLearnsTheReason(t *testing.T) {
 	}
 }
 
-// slowControl answers questions for region 1 only after late was closed. The size of a region is
-// its id.
+// slowControl answers requests for region 1 only after late was closed. The size of a region is its
+// id.
 func slowControl(t *testing.T, late <-chan struct{}) (port int) {
 	t.Helper()
 	b, err := identity.NewSigner()
@@ -123,12 +123,13 @@ func TestALateAnswerIsNotTakenForThatToTheNextQuestion(t *testing.T) {
 	}
 }
 
-// A client whose connection is closed before it is welcomed, or whose Hello was altered, tries
-// again within its deadline.
+// A client whose connection is closed before its Welcome, or whose Hello was altered, retries
+// within its deadline.
 func TestAClientThatWasEvictedTriesAgain(t *testing.T) {
 	a := newEngine(t, "a", "")
 	d := a.desc
-	// The relay closes the first two, alters a byte of the third, and passes on the rest.
+	// The relay closes the first two connections, alters a byte of the third, and forwards the
+	// rest.
 	d.Port = listen(t, func(i int, c net.Conn) {
 		if i < 2 {
 			_ = c.Close()
@@ -152,10 +153,10 @@ func TestAClientThatWasEvictedTriesAgain(t *testing.T) {
 	}
 }
 
-// A question waits for an earlier one that has no answer no longer than its own deadline.
+// A request waits for an unanswered earlier request no longer than its own deadline.
 func TestAQuestionWaitsForAnotherWithinItsDeadline(t *testing.T) {
 	c := newClient(t, newEngine(t, "a", "").desc, "")
-	if err := c.mu.Lock(context.Background()); err != nil { // as a Beat to a stopped peer holds it
+	if err := c.mu.Lock(context.Background()); err != nil { // as a Beat to a stopped peer does
 		t.Fatal(err)
 	}
 	defer c.mu.Unlock()
@@ -176,7 +177,7 @@ func TestAQuestionWaitsForAnotherWithinItsDeadline(t *testing.T) {
 	}
 }
 
-// Bodies from a server make a client allocate no more than those from a client make a server.
+// The bodies of a server's messages make a client allocate no more than a client's make a server.
 func TestHostileLengthsFromAServer(t *testing.T) {
 	for _, shared := range []identity.Secret{"", "secret"} {
 		bodies := messagetest.HostileBodies()
@@ -202,7 +203,7 @@ func TestHostileLengthsFromAServer(t *testing.T) {
 	}
 }
 
-// A client of the same host reaches an engine without a network, and with First set asks on the
+// A client on the same host reaches an engine without a network. If First is set, it tries the
 // local socket before the network.
 func TestAClientOfTheSameHostUsesTheLocalSocket(t *testing.T) {
 	a := newEngine(t, "a", "")
@@ -210,7 +211,7 @@ func TestAClientOfTheSameHostUsesTheLocalSocket(t *testing.T) {
 		port     int
 		sameNode bool
 		first    bool
-		want     string // the network, "" if there is none
+		want     string // the network, "" for none
 	}{
 		"no network":       {PortNone, true, false, "unix"},
 		"of another host":  {PortNone, false, false, ""},

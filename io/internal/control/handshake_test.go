@@ -71,8 +71,8 @@ func TestWithoutAGreetingNothingIsAnswered(t *testing.T) {
 	}
 }
 
-// An unfinished handshake ends at its limit, wherever it stands; bytes that trickle in do not
-// extend it. A finished one stays.
+// An unfinished handshake ends at its limit, at whatever step it is. Bytes that trickle in do not
+// extend it. A finished one stays open.
 func TestUnfinishedHandshakesEndAtTheirLimit(t *testing.T) {
 	a := newEngineWithin(t, "a", 300*time.Millisecond)
 	for network, ip := range map[string]string{"tcp": "127.0.0.1", "unix": ""} {
@@ -99,8 +99,8 @@ func TestUnfinishedHandshakesEndAtTheirLimit(t *testing.T) {
 	}
 }
 
-// Silent connections and strangers from the network take no slot of the local socket, and the other
-// way round.
+// Silent and unregistered clients from the network take no slot of the local socket, and vice
+// versa.
 func TestTheNetworkTakesNoSlotOfTheLocalSocket(t *testing.T) {
 	a := newEngineWithin(t, "a", time.Minute)
 	x := newCaller(t, "x", 5, a)

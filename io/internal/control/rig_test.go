@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A tableHost answers from tables.
+// A tableHost is a Host that answers from maps.
 type tableHost struct {
 	mu      sync.Mutex
 	known   map[string]bool
@@ -115,7 +115,7 @@ func serve(t testing.TB, self *Self) *engine {
 	return e
 }
 
-// newClient is a client of another engine, which shares e's secret.
+// newClient returns a client of another engine, which shares e's secret.
 func newClient(t testing.TB, to descriptor.Engine, secret identity.Secret) *Client {
 	t.Helper()
 	c := NewClient(newSelf(t, "client", secret), to, Near{})
@@ -128,7 +128,7 @@ func newCaller(t testing.TB, key string, incarnation uint64, to *engine) *contro
 	return controltest.NewCaller(t, key, incarnation, to.self.Key, to.self.Secret)
 }
 
-// greets checks that e still does handshakes.
+// greets checks that e still completes handshakes.
 func greets(t testing.TB, e *engine) {
 	t.Helper()
 	if w, err := newClient(t, e.desc, e.self.Secret).Greet(deadline(t)); err != nil || len(w.Endpoints) != 2 {
@@ -164,7 +164,7 @@ func dialFrom(t testing.TB, e *engine, ip string) net.Conn {
 	return c
 }
 
-// listen accepts connections in a goroutine and hands each to serve, by its number.
+// listen accepts connections in a goroutine and passes each to serve, with its number.
 func listen(t testing.TB, serve func(i int, c net.Conn)) (port int) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -184,7 +184,7 @@ func listen(t testing.TB, serve func(i int, c net.Conn)) (port int) {
 	return lis.Addr().(*net.TCPAddr).Port
 }
 
-// until polls for what other goroutines bring about.
+// until polls until a condition that other goroutines bring about holds.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
@@ -204,7 +204,7 @@ func isReset(err error) bool {
 	return ok && !op.Timeout()
 }
 
-// newEngineWithin is newEngine with another limit of a handshake.
+// newEngineWithin is newEngine with another handshake limit.
 func newEngineWithin(t testing.TB, key string, limit time.Duration) *engine {
 	t.Helper()
 	self := newSelf(t, key, "")

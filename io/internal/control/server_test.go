@@ -18,7 +18,7 @@ import (
 	"mori/io/internal/message/messagetest"
 )
 
-// Whatever a stranger sends costs it the connection, and nothing else.
+// Whatever an unregistered client sends, it loses only its connection, and nobody else is affected.
 func TestStrangersAtTheControlPlane(t *testing.T) {
 	a := newEngine(t, "a", "")
 	huge := []byte{byte(message.TypeHello), 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
@@ -65,7 +65,8 @@ func TestKeysOfMoreThan256BytesAreRefused(t *testing.T) {
 	}
 }
 
-// A client that opens more silent connections than there are slots, and goes on, keeps nobody out.
+// A client that opens more silent connections than there are slots, and continues to, locks nobody
+// out.
 func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	a := newEngine(t, "a", "")
 	for range 1100 {
@@ -98,7 +99,7 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	}
 }
 
-// Strangers that greet, and stay, take no slot of a peer that is registered.
+// Unregistered clients that complete the handshake and stay take no slot of a registered peer.
 func TestStrangersTakeNoSlotOfAKnownPeer(t *testing.T) {
 	a := newEngine(t, "a", "")
 	a.host.known["b"] = true
@@ -122,8 +123,8 @@ func TestStrangersTakeNoSlotOfAKnownPeer(t *testing.T) {
 	greets(t, a)
 }
 
-// A stranger's message of each type, before and after a Hello, costs the connection at most, with a
-// secret and without.
+// A hostile message of each type, before and after a Hello, costs the sender its connection at
+// most, with a secret and without.
 func TestHostileLengthsAtTheControlPlane(t *testing.T) {
 	for _, shared := range []string{"", "secret"} {
 		e := newEngine(t, "a", identity.Secret(shared))
@@ -139,7 +140,7 @@ func TestHostileLengthsAtTheControlPlane(t *testing.T) {
 			for kind := message.TypeHello; kind <= message.TypeBeat; kind++ {
 				for i, body := range messagetest.HostileBodies() {
 					if i%5 != 0 {
-						continue // one of each claim, at some place
+						continue // one body per claim, at varying positions
 					}
 					c := dial(t, e)
 					if i%2 == 0 {
@@ -153,7 +154,7 @@ func TestHostileLengthsAtTheControlPlane(t *testing.T) {
 				}
 			}
 		})
-		most := uint64(sent*decodetest.PerByte + 16*decodetest.Slack) // with both ends' buffers and log lines
+		most := uint64(sent*decodetest.PerByte + 16*decodetest.Slack) // includes both ends' buffers and log lines
 		if grew > most {
 			t.Errorf("%d bytes allocated for %d bytes sent, want at most %d", grew, sent, most)
 		}

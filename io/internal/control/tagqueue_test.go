@@ -13,7 +13,7 @@ import (
 func TestWaitingTagsAreBounded(t *testing.T) {
 	c := newClient(t, newEngine(t, "a", "").desc, "")
 	started := 0
-	q := NewTagQueue(context.Background(), c, func(func()) bool { started++; return true }) // nobody sends
+	q := NewTagQueue(context.Background(), c, func(func()) bool { started++; return true }) // the sender never runs
 	for uid := range uint64(mostWaiting + 5) {
 		q.Add(message.Tag{UID: uid, Text: "t"})
 	}

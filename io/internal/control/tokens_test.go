@@ -33,8 +33,8 @@ func TestDataConnectionsNeedAToken(t *testing.T) {
 	greets(t, a)
 }
 
-// A client that sends Hello over and over gets one token and loses its connection. The token ends
-// with it.
+// A client that sends Hello repeatedly gets one token and loses its connection. The token becomes
+// invalid with the connection.
 func TestATokenEndsWithItsConnection(t *testing.T) {
 	a := newEngine(t, "a", "")
 	c := dial(t, a)
@@ -50,7 +50,7 @@ func TestATokenEndsWithItsConnection(t *testing.T) {
 	if _, ok := a.Redeem(x.Ticket(w.Token, "tcp"), "tcp"); ok {
 		t.Error("a token admits after its connection has ended")
 	}
-	newCaller(t, "y", 6, a).Welcomed(t, dial(t, a)) // nobody is locked out
+	newCaller(t, "y", 6, a).Welcomed(t, dial(t, a)) // other clients are not locked out
 }
 
 func TestATokenAloneOpensNoDataConnection(t *testing.T) {

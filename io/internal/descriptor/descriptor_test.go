@@ -14,7 +14,7 @@ import (
 	"mori/io/internal/identity"
 )
 
-// The two vectors that other implementations of the format agree on.
+// The two test vectors that other implementations of the format agree on.
 const goldenEngine = "96a3656e67a46e6f6465a2686ea93132372e302e302e31cd10924d"
 
 var goldenMemory = "9fa000ffa0000000c440" + strings.Repeat("00", 64) + "ff00c440" + strings.Repeat("00", 64) + "ffa00000"
@@ -49,8 +49,8 @@ func TestDescsSurviveTheTrip(t *testing.T) {
 	}
 }
 
-// TestOurElementGrows: an engine descriptor from before public keys keeps its incarnation, and an
-// element that is longer than ours is read.
+// TestOurElementGrows checks that a descriptor of an engine without a public key keeps its
+// incarnation, and that an element longer than ours is read.
 func TestOurElementGrows(t *testing.T) {
 	raw, _ := hex.DecodeString(goldenEngine)
 	raw[0]++
@@ -80,7 +80,7 @@ func TestUnpackIsLenientWhereTheFormatIs(t *testing.T) {
 		t.Errorf("long array: %+v, %v", d, err)
 	}
 	foreign := append([]byte{0x97}, raw[1:]...)
-	foreign = append(foreign, 0xc4, 0x03, 1, 2, 3) // a bin that is not ours
+	foreign = append(foreign, 0xc4, 0x03, 1, 2, 3) // a bin that is not mori's
 	if d, err := UnpackEngine(foreign); err != nil || d.Incarnation != 0 {
 		t.Errorf("a foreign bin behind: %+v, %v", d, err)
 	}
@@ -101,12 +101,12 @@ func TestUnpackRefuses(t *testing.T) {
 	}
 }
 
-// A descriptor of a few bytes must not make unpack allocate gigabytes, whatever lengths it claims.
+// A descriptor of a few bytes must not make Unpack allocate gigabytes, whatever lengths it claims.
 func TestUnpackAllocatesNoMoreThanItWasGiven(t *testing.T) {
 	gold, _ := hex.DecodeString(goldenMemory)
 	claim := []byte{0xc6, 0x30, 0, 0, 0}                                 // a binary of 768 MiB
 	ipc := append(append([]byte{}, gold[:9]...), claim...)               // in place of the IPC handle
-	behind := append(append([]byte{0x97}, make([]byte, 6)...), claim...) // in place of our own element
+	behind := append(append([]byte{0x97}, make([]byte, 6)...), claim...) // in place of mori's element
 	for i := 1; i <= 4; i++ {
 		behind[i] = 0xa0
 	}

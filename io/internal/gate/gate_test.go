@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	gputest.Main(m, (*testing.M).Run)
 }
 
-// A one waits for one gate.
+// A one is a Waiter for one gate.
 type one struct {
 	gone   atomic.Bool
 	opened chan error
@@ -62,7 +62,7 @@ func setup(t *testing.T) (*Set, *device.Stream) {
 	return s, stream
 }
 
-// wait watches a gate for the present end of a stream.
+// wait watches a gate for the work queued on a stream so far.
 func (w *one) wait(t *testing.T, s *Set, on *device.Stream) {
 	t.Helper()
 	g, err := s.Arm(Stream(on))
@@ -99,7 +99,7 @@ func TestAGateOpensWhenTheGPUHasGotThere(t *testing.T) {
 	}
 }
 
-// A waiter that gives up is opened, and its gate, which has not happened, is not used again.
+// A waiter that gives up is opened. Its gate has not happened and is not reused.
 func TestAGateThatNobodyWaitsForIsTakenBack(t *testing.T) {
 	s, stream := setup(t)
 	release := gputest.Hold(t)

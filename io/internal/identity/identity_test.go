@@ -25,8 +25,8 @@ func TestIsComparesPublicKeysIfOneIsRegistered(t *testing.T) {
 	}
 }
 
-// A signature and a proof hold for the fields and the role that they were made for, and for no
-// others: also not if the same bytes are divided into other fields.
+// A signature and a proof are valid only for the fields and the role that they were made for. They
+// are invalid even if the same bytes are split into other fields.
 func TestSignaturesAndProofsCoverRoleAndFields(t *testing.T) {
 	s, err := NewSigner()
 	if err != nil {

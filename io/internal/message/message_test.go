@@ -17,14 +17,14 @@ import (
 	"mori/io/internal/message/messagetest"
 )
 
-// bodies are one of each body of a message.
+// bodies returns one of each body of a message.
 func bodies() []any {
 	return []any{new(Hello), new(Challenge), new(Proof), new(Welcome), new(AskRegion), new(Region), new(Drop),
 		new(Dropped), new(Tags), new(Tagged), new(Beat), new(Failure)}
 }
 
-// No body makes its reader allocate more than the bound: fatal "out of memory" of the runtime
-// cannot be recovered from.
+// No body makes its reader allocate more than the bound, because the runtime's fatal "out of
+// memory" cannot be recovered from.
 func TestMessagesAllocateNoMoreThanTheyBring(t *testing.T) {
 	for _, body := range messagetest.HostileBodies() {
 		for _, to := range bodies() {
@@ -83,7 +83,7 @@ func FuzzUnpackTags(f *testing.F) {
 
 func TestABatchOfTheLongestTagsFitsAMessage(t *testing.T) {
 	all := make([]Tag, MostTags)
-	for i := range all { // each of a region of its own
+	for i := range all { // each in its own region
 		all[i] = Tag{1<<64 - 1, strings.Repeat("x", MaxTag), descriptor.RegionKey{ID: 1<<32 - 1 - uint32(i)}}
 	}
 	var out bytes.Buffer
@@ -92,8 +92,8 @@ func TestABatchOfTheLongestTagsFitsAMessage(t *testing.T) {
 	}
 }
 
-// TestEveryFieldIsProven changes each field of the handshake's messages: the proofs and signatures
-// cover all of them.
+// TestEveryFieldIsProven changes each field of the handshake's messages and checks that the proofs
+// and signatures cover all of them.
 func TestEveryFieldIsProven(t *testing.T) {
 	h := Hello{Key: "a", Nonce: []byte{1}, PublicKey: []byte{2}}
 	c := Challenge{Nonce: []byte{3}, PublicKey: []byte{4}}
@@ -136,7 +136,7 @@ func TestEveryFieldIsProven(t *testing.T) {
 	differ("welcome", &w)
 }
 
-// TestTheWireFormatIsKept: engines of other versions read these bytes.
+// TestTheWireFormatIsKept checks bytes that engines of other versions read.
 func TestTheWireFormatIsKept(t *testing.T) {
 	for want, m := range map[string]struct {
 		kind Type

@@ -13,7 +13,7 @@ import (
 func TestBucketsArePowersOfTwoOfMicroseconds(t *testing.T) {
 	for _, c := range []struct {
 		d    time.Duration
-		want uint64 // µs that the bucket ends at; 0: no end
+		want uint64 // µs at which the bucket ends; 0: no end
 	}{
 		{-time.Second, 1}, {0, 1}, {999, 1}, {time.Microsecond, 2}, {1999, 2}, {2 * time.Microsecond, 4}, {time.Millisecond, 1024},
 		{time.Second, 1 << 20}, {67 * time.Second, 1 << 26}, {68 * time.Second, 0}, {math.MaxInt64, 0},
@@ -40,7 +40,7 @@ func TestBoundsAreThoseOfTheBuckets(t *testing.T) {
 	}
 }
 
-// Quantiles are right to a factor of two, whatever the durations are like.
+// Quantiles are accurate to a factor of two for every distribution.
 func TestQuantilesAgainstSorting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 50 {
@@ -79,7 +79,7 @@ func TestThroughputOfTheLastSecondAndTen(t *testing.T) {
 			at += int64(sampleEvery)
 			total += perSample
 			r.sample(at, total)
-			r.sample(at+1, total+1e12) // too soon: not taken
+			r.sample(at+1, total+1e12) // too soon: ignored
 		}
 	}
 	for _, c := range []struct {

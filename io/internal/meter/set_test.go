@@ -68,7 +68,7 @@ func TestPathsAreBoundedAndTotalsLoseNothing(t *testing.T) {
 	}
 }
 
-// Readers see sane figures while others book, and all of them at the end.
+// Readers see consistent numbers while other goroutines write, and complete ones at the end.
 func TestBookingWhileOthersRead(t *testing.T) {
 	const workers, rounds = 4, 2000
 	var s Set
@@ -87,7 +87,7 @@ func TestBookingWhileOthersRead(t *testing.T) {
 			s.Sample(time.Duration(i) * sampleEvery)
 			for _, p := range s.Peers(name) {
 				for _, q := range p.Paths {
-					// What begins and ends while it is read counts as under way.
+					// A transfer that begins and ends during the read counts as in flight.
 					if q.Write.Transfers+q.Write.InFlight > workers*rounds {
 						t.Errorf("%+v", q.Write)
 						return
@@ -168,7 +168,7 @@ func book(p *Path, ring *Ring, at time.Time) {
 	ring.Add(&Record{Start: at, FirstOp: 1, LastOp: 2, Took: 3, Bytes: 4096, Total: 4096, Path: p, Ops: 1})
 }
 
-// Everything that a transfer of one op costs here.
+// BenchmarkBooking measures everything that a transfer of one op costs in this package.
 func BenchmarkBooking(b *testing.B) {
 	var s Set
 	var ring Ring

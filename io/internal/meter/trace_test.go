@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// traceEvent is what a loader of the trace-event format needs of an event.
+// traceEvent has the fields that a loader of the trace-event format needs.
 type traceEvent struct {
 	Name *string
 	Ph   string
@@ -25,8 +25,8 @@ type traceEvent struct {
 	Args map[string]any
 }
 
-// load reads a trace as strictly as Perfetto does: names and times of slices, known phases, slices
-// of a track inside or outside of one another, tracks with names.
+// load reads a trace as strictly as Perfetto does: slices have names and times, phases are known,
+// slices of a track nest or do not overlap, and tracks have names.
 func load(t *testing.T, text []byte) []traceEvent {
 	t.Helper()
 	var doc struct{ TraceEvents []traceEvent }
@@ -34,7 +34,7 @@ func load(t *testing.T, text []byte) []traceEvent {
 		t.Fatalf("%v in\n%.500s", err, text)
 	}
 	named := map[int]string{}
-	open := map[int][]int64{} // by track: where the slices around the present one end
+	open := map[int][]int64{} // by track: the ends of the slices around the current one
 	for _, e := range doc.TraceEvents {
 		if e.Name == nil || e.PID == nil || e.TID == nil || e.TS == nil {
 			t.Fatalf("incomplete event %+v", e)

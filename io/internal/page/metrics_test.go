@@ -20,7 +20,7 @@ var (
 	labelName  = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_]*="`)
 )
 
-// A sample is a line of the text format, its labels sorted as they came.
+// A sample is a line of the text format.
 type sample struct {
 	name   string
 	labels map[string]string
@@ -29,7 +29,7 @@ type sample struct {
 
 func (s sample) String() string { return fmt.Sprint(s.name, s.labels) }
 
-// parse reads the Prometheus text format, version 0.0.4, and refuses what it does not allow:
+// parse reads the Prometheus text format, version 0.0.4. It rejects what the format forbids:
 // samples outside of their family, a family twice, the same sample twice, counters that do not end
 // in _total, bad escapes.
 func parse(text string) ([]sample, error) {
@@ -116,7 +116,7 @@ func unquote(in string) (value string, n int, err error) {
 	return "", 0, fmt.Errorf("value without end")
 }
 
-// evil is a name that a stranger may have chosen.
+// evil is a name that an untrusted peer may have chosen.
 const evil = "<img src=x onerror=alert(1)>\\n\\\"\n}{=,\u0000</script>é"
 
 func engineStats() []meter.EngineStats {

@@ -124,7 +124,7 @@ func TestAHugeRequestIsCutShort(t *testing.T) {
 func TestConnectionsAreLimited(t *testing.T) {
 	s := open(t)
 	for range maxConns {
-		c := dial(t, s) // each is taken only when it has asked for something
+		c := dial(t, s) // the server counts a connection only after its first request
 		_, _ = fmt.Fprint(c, "HEAD /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
 		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 			t.Fatalf("%q, %v", line, err)
@@ -149,7 +149,7 @@ func TestCloseFreesThePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := dial(t, s) // an idle client does not hold it up
+	c := dial(t, s) // an idle client does not delay Close
 	_, _ = fmt.Fprint(c, "GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
 		t.Fatal(err)

@@ -11,12 +11,12 @@ import (
 	"mori/io/internal/transfer"
 )
 
-// A narrow endpoint has room for so many ops, and refuses all once it is closed.
+// A narrow endpoint has room for a number of ops, and rejects all once it is closed.
 type narrow struct {
 	fabric.Endpoint
 	room   int
 	closed bool
-	taken  []uint64 // Ctx of what it took
+	taken  []uint64 // Ctx of the ops that it took
 }
 
 func (e *narrow) Submit(ops []fabric.Op) (n int, err error) {
@@ -88,8 +88,8 @@ func TestAClosedEndpointRefusesTheBacklog(t *testing.T) {
 	}
 }
 
-// What was left for later goes with the next submit, but for what is to wait longer; all of it goes
-// once the path closes.
+// The next submit sends deferred items, except those with a later due time. All are sent when the
+// path closes.
 func TestWhatIsLeftForLaterGoesWithTheNextSubmit(t *testing.T) {
 	b, e := newBacklog(10)
 	b.todo.add(pending{t: new(transfer.Transfer), ops: ops(8), due: time.Now().Add(time.Hour)})

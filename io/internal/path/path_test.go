@@ -11,7 +11,7 @@ import (
 	"mori/io/internal/errs"
 )
 
-// A peer that leaves in good order, or a path that idles, is nothing to warn of.
+// Neither an orderly shutdown by the peer nor the end of an idle path is worth a warning.
 func TestSeverityOfAPathsEnd(t *testing.T) {
 	for _, c := range []struct {
 		reason error

@@ -19,14 +19,14 @@ import (
 	"mori/io/internal/errs"
 )
 
-// What relay does with a connection but pass it on.
+// What relay can do with a connection instead of forwarding it.
 const (
 	refuse = "refuse"
 	ignore = "ignore"
 )
 
-// relay listens and passes each connection on to the address that to returns, or does what that
-// says.
+// relay listens and forwards each connection to the address that to returns, or does what to
+// returns.
 func relay(t *testing.T, to func() string) (addr string) {
 	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
@@ -63,8 +63,7 @@ func relay(t *testing.T, to func() string) (addr string) {
 
 const mostSockets = 8 // sockets of one attempt, at most
 
-// A data connection that the peer closes without an answer is tried again, and after a number of
-// attempts no more.
+// A data connection that the peer closes without an answer is retried, up to a number of attempts.
 func TestADataConnectionThatWasEvictedIsTriedAgain(t *testing.T) {
 	far := newFar(t)
 	for _, closes := range []int64{3, 1000} {
@@ -89,7 +88,7 @@ func TestADataConnectionThatWasEvictedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A data connection that gets no answer ends with the limit of the control plane, and the error
+// A data connection that gets no answer fails at the time limit of the control plane, and the error
 // names the peer.
 func TestADataConnectionWithoutAnAnswerEndsInTime(t *testing.T) {
 	far := newFar(t)
@@ -106,8 +105,8 @@ func TestADataConnectionWithoutAnAnswerEndsInTime(t *testing.T) {
 	}
 }
 
-// crowded is the address of a listener over TCP that nobody accepts from, and whose queue of
-// requests is full.
+// crowded returns the address of a TCP listener that accepts nothing and whose queue of requests is
+// full.
 func crowded(t *testing.T) string {
 	t.Helper()
 	ctx := context.Background()
@@ -169,8 +168,7 @@ func crowded(t *testing.T) string {
 	return string(lis.Addr())
 }
 
-// A data connection to a peer that says that it is busy is tried again for as long as the deadline
-// allows.
+// A data connection to a busy peer is retried for as long as the deadline allows.
 func TestADataConnectionToABusyPeerIsTriedAgain(t *testing.T) {
 	far := newFar(t)
 	busy := crowded(t)

@@ -30,7 +30,7 @@ import (
 	"mori/io/internal/watch"
 )
 
-// An end is an engine with a backend for TCP, for the test of its peers. It admits everybody.
+// An end is an engine with a TCP backend, to test its peers. It admits all engines.
 type end struct {
 	self     control.Self
 	backends *backend.Table
@@ -98,15 +98,15 @@ func (e *end) memory(t *testing.T, n int) *region.Region {
 	return r
 }
 
-// A far engine a, and b, which has it as a peer.
+// A far pair has an engine a, and b, which has a as a peer.
 type far struct{ a, b *end }
 
 func newFar(t *testing.T) *far { return &far{newEnd(t, "a"), newEnd(t, "b")} }
 
-// addr is where a's data plane listens.
+// addr returns the address on which a's data plane listens.
 func (f *far) addr() string { return string(f.a.backends.Transports()[0].Addr()) }
 
-// peer is a as b knows it, and a route to it.
+// peer returns b's Peer for a, and a route to it.
 func (f *far) peer(t *testing.T) (*Peer, *backend.Route) {
 	t.Helper()
 	d, _ := f.a.backends.Desc()
@@ -122,8 +122,7 @@ func (f *far) peer(t *testing.T) (*Peer, *backend.Route) {
 	return p, r
 }
 
-// offering is a as b knows it, which offers its data plane over TCP at addr, and what it says of
-// itself.
+// offering returns b's Peer for a, and a Welcome of a that offers its data plane over TCP at addr.
 func (f *far) offering(t *testing.T, addr string) (*Peer, *backend.Route, *message.Welcome) {
 	t.Helper()
 	p, r := f.peer(t)
@@ -168,7 +167,7 @@ func TestAPathIsOpenedOnceAndClosedWithItsPeer(t *testing.T) {
 	}
 }
 
-// A transport that broke comes after the others, and is due again after a while.
+// A transport that broke is tried after the others, and is due again after a while.
 func TestATransportThatBrokeComesLast(t *testing.T) {
 	f := newFar(t)
 	p, _ := f.peer(t)
@@ -219,7 +218,7 @@ func TestReplaysRestLongerEachTime(t *testing.T) {
 	}
 }
 
-// named is a peer for a Table.
+// named returns a peer for a Table.
 func named(key string, incarnation uint64) *Peer {
 	d := descriptor.Engine{Key: key, Incarnation: incarnation}
 	d.PublicKey[0] = byte(incarnation)

@@ -19,7 +19,7 @@ import (
 
 var self = &control.Self{Key: "a", Incarnation: 7, Log: slog.New(slog.DiscardHandler)}
 
-// host is a region of n bytes of host memory in t.
+// host registers a region of n bytes of host memory in a table.
 func host(t *testing.T, in *Table, n int) *Region {
 	t.Helper()
 	mem := make([]byte, n)

@@ -50,7 +50,7 @@ func TestTheWaitForAMutexEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// A call that comes while the function runs has it run once more, and two at once never run.
+// A call that comes while the function runs makes it run once more, and two runs never overlap.
 func TestOverlappingCallsAreMerged(t *testing.T) {
 	var c Calls
 	runs := 0

@@ -33,8 +33,7 @@ func TestFileNamesAreSafe(t *testing.T) {
 	}
 }
 
-// Close waits for the trace that is being written, and none is written after it, or without a
-// folder.
+// Close waits for running writes. No trace is written after Close, or without a folder.
 func TestCloseWaitsForTraces(t *testing.T) {
 	dir := t.TempDir()
 	x := Traces{Limit: new(Limit), Log: slog.New(slog.DiscardHandler), Key: "k",

@@ -14,7 +14,7 @@ import (
 	"mori/io/internal/meter"
 )
 
-// with is a transfer of n ops of 8 bytes.
+// with returns a transfer of n ops of 8 bytes.
 func with(t *testing.T, n int) *Transfer {
 	t.Helper()
 	e := batch.Entries{Local: make([]uint64, n), Remote: make([]uint64, n), Sizes: make([]uint64, n)}
@@ -30,7 +30,7 @@ func with(t *testing.T, n int) *Transfer {
 	return &Transfer{Status: NewStatus(), pair: &Pair{}, kind: fabric.OpWrite, batch: b, total: total, progress: progress{start: time.Now()}}
 }
 
-// newLedger is that of a path to b over tcp.
+// newLedger returns the ledger of a path to b over tcp.
 func newLedger() *Ledger {
 	var s meter.Set
 	return &Ledger{Meter: s.Path("b", "tcp")}
@@ -82,7 +82,8 @@ func TestALedgerKeepsOrphansUntilItsPathIsClosed(t *testing.T) {
 	}
 }
 
-// Ops that have ended well are not sent again on the next path, and count where they were moved.
+// Ops that succeeded are not sent again on the next path, and are counted on the path that moved
+// them.
 func TestATransferMovesToAnotherPathWithWhatIsUndone(t *testing.T) {
 	var s meter.Set
 	shm, tcp := &Ledger{Meter: s.Path("b", "shm")}, &Ledger{Meter: s.Path("b", "tcp")}

@@ -21,7 +21,7 @@ import (
 	"mori/io/internal/transport"
 )
 
-// A host admits everybody and has nothing.
+// A host admits all engines and has no regions.
 type host struct{}
 
 func (host) Admits(identity.ID) error                       { return nil }
@@ -31,7 +31,7 @@ func (host) RegionSize(descriptor.RegionKey) (uint64, bool) { return 0, false }
 func (host) Drop([]byte) bool                               { return false }
 func (host) TakeTags(identity.ID, []message.Tag) int        { return 0 }
 
-// A rig is a transport over TCP on the loopback address, and the control server in front of it.
+// A rig is a TCP transport on the loopback address, with its control server.
 type rig struct {
 	tr     *transport.Transport
 	server *control.Server

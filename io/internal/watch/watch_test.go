@@ -12,7 +12,7 @@ import (
 	"mori/io/internal/errs"
 )
 
-// readable reports whether there is something to read from fd now.
+// readable reports whether fd is readable now.
 func readable(t *testing.T, fd int) bool {
 	t.Helper()
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
@@ -48,7 +48,7 @@ func TestAWatcherIsReadableWhileThereAreTokens(t *testing.T) {
 
 func TestEndingsOpenTheirDescriptorWhenAsked(t *testing.T) {
 	var n Endings
-	n.Add() // before anybody asked
+	n.Add() // before the first call of FD
 	fd, err := n.FD()
 	if err != nil || readable(t, fd) {
 		t.Fatalf("a new descriptor is readable, or %v", err)
