@@ -34,7 +34,7 @@ class EpDispatchCombineQuantType(enum.IntEnum):
     None_ = 0
     """No quantisation."""
     Fp8DirectCast = 1
-    """bfloat16 rows are cast to float8_e4m3fn; others are unchanged. Error: a tenth of an element."""
+    """bfloat16 rows are cast to float8_e4m3fn; others are unchanged. Error: 0.1 of an element."""
     Fp8BlockwiseQuant = 2
     """bfloat16 rows are sent as float8_e4m3fn with a scale for each block of a row. Error: 0.07."""
     Fp4BlockwiseQuant = 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The functions of mori.cpp on ops. They take the op itself where the native library takes a handle."""
+"""The functions of mori.cpp on ops. They take the op where the native library takes a handle."""
 
 from __future__ import annotations
 

@@ -546,7 +546,7 @@ class EpDispatchCombineOp(StandardMoE, Health, Queries):
         return True
 
     def _receive(self, is_combine: bool, flags: int) -> int:
-        """End a phase. If a signal handler raises, the phase stays open and the caller may retry."""
+        """End a phase. If a signal handler raises, the phase stays open for another try."""
         try:
             rows: int = self._fast.ep_recv(self._handle, is_combine, flags, self._queue(self._kind))
         except MoriError as err:

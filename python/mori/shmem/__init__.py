@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Symmetric memory: PEs (processing elements, one per process) that put into and get from each other's memory.
+"""Symmetric memory with one-sided put and get between PEs (processing elements, one per process).
 
-The functions are OpenSHMEM 1.6's and mori's own; docs/design/shmem.md has a table of names. The usual course::
+The functions are those of OpenSHMEM 1.6 and some of mori's own; docs/design/shmem.md lists them.
+Typical use::
 
     import numpy as np
     import mori.shmem as shmem
@@ -13,8 +14,9 @@ The functions are OpenSHMEM 1.6's and mori's own; docs/design/shmem.md has a tab
     shmem.shmem_barrier_all()  # row is now that of the PE to the left
     shmem.shmem_finalize()
 
-Importing this package starts nothing; the first init does. Functions that need an init raise RuntimeError before it.
-After a fork the child of a PE gets ForkError. When a PE dies all others get :class:`PEFailedError` from whatever waits.
+Importing this package starts nothing; the first init does. Functions that need an init raise
+RuntimeError before it. In a forked child of a PE, calls raise ForkError. When a PE dies, every
+waiting call of the other PEs raises :class:`PEFailedError`.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ from .api import shmem_wait_until_some_vector as shmem_wait_until_some_vector
 from .api import shmem_xor_reduce as shmem_xor_reduce
 from .api import threading as threading
 
-# Names that need a framework when they are used; their module imports it then.
+# Names of a module that imports a framework when they are used.
 _TENSORS = (
     "MoriShmemBuffer",
     "mori_shmem_create_tensor",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""numpy arrays that can carry the mark of symmetric tensors. Importing this imports numpy."""
+"""numpy arrays with the attribute that marks symmetric tensors. Importing this imports numpy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import numpy as np
 
 
 class SymmetricArray(np.ndarray[Any, Any]):
-    """A numpy array over symmetric memory. Only what ``mori_shmem_create_tensor`` returned is marked."""
+    """A numpy array over symmetric memory.
+
+    Only arrays that ``mori_shmem_create_tensor`` returned have the mark.
+    """
 
     __symm_tensor__: bool = False

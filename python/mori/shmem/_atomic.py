@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Atomics on words of 4 and 8 bytes of another PE.
+"""Atomics on 4- and 8-byte words of another PE.
 
-``dest`` is a symmetric array or tensor, of which the first element is meant, or an address with a ``dtype``: int32,
-uint32, int64 or uint64; fetch, set and swap also take float32 and float64. Values wrap as the machine's do. Atomics
-of one size are atomic towards each other, and towards nothing else.
+``dest`` is a symmetric array or tensor, whose first element is used, or an address with a
+``dtype``. The type is int32, uint32, int64 or uint64; fetch, set and swap also take float32 and
+float64. Integers wrap on overflow. Atomics are atomic only with respect to atomics of the same
+size.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ def shmem_atomic_set(dest: Memory, value: float, pe: int, dtype: Any = None) -> 
 
 
 def shmem_atomic_compare_swap(dest: Memory, cond: int, value: int, pe: int, dtype: Any = None) -> int:
-    """Store ``value`` if the word is ``cond``; return what it was."""
+    """Store ``value`` if the word equals ``cond``; return the old value."""
     old: int = _native.hot.shmem_atomic(_COMPARE_SWAP, dest, value, cond, pe, dtype)
     return old
 
 
 def shmem_atomic_swap(dest: Memory, value: float, pe: int, dtype: Any = None) -> Any:
-    """Store ``value`` and return what the word was."""
+    """Store ``value`` and return the old value."""
     return _native.hot.shmem_atomic(_SWAP, dest, value, None, pe, dtype)
 
 
 def shmem_atomic_fetch_inc(dest: Memory, pe: int, dtype: Any = None) -> int:
-    """Add 1 and return what the word was."""
+    """Add 1 and return the old value."""
     old: int = _native.hot.shmem_atomic(_FETCH_INC, dest, None, None, pe, dtype)
     return old
 
@@ -50,7 +51,7 @@ def shmem_atomic_inc(dest: Memory, pe: int, dtype: Any = None) -> None:
 
 
 def shmem_atomic_fetch_add(dest: Memory, value: int, pe: int, dtype: Any = None) -> int:
-    """Add ``value`` and return what the word was."""
+    """Add ``value`` and return the old value."""
     old: int = _native.hot.shmem_atomic(_FETCH_ADD, dest, value, None, pe, dtype)
     return old
 
@@ -61,33 +62,33 @@ def shmem_atomic_add(dest: Memory, value: int, pe: int, dtype: Any = None) -> No
 
 
 def shmem_atomic_fetch_and(dest: Memory, value: int, pe: int, dtype: Any = None) -> int:
-    """Keep the bits that are in ``value``, and return what the word was."""
+    """AND the word with ``value`` and return its old value."""
     old: int = _native.hot.shmem_atomic(_FETCH_AND, dest, value, None, pe, dtype)
     return old
 
 
 def shmem_atomic_and(dest: Memory, value: int, pe: int, dtype: Any = None) -> None:
-    """Keep the bits that are in ``value``."""
+    """AND the word with ``value``."""
     _native.hot.shmem_atomic(_AND, dest, value, None, pe, dtype)
 
 
 def shmem_atomic_fetch_or(dest: Memory, value: int, pe: int, dtype: Any = None) -> int:
-    """Set the bits that are in ``value``, and return what the word was."""
+    """OR the word with ``value`` and return its old value."""
     old: int = _native.hot.shmem_atomic(_FETCH_OR, dest, value, None, pe, dtype)
     return old
 
 
 def shmem_atomic_or(dest: Memory, value: int, pe: int, dtype: Any = None) -> None:
-    """Set the bits that are in ``value``."""
+    """OR the word with ``value``."""
     _native.hot.shmem_atomic(_OR, dest, value, None, pe, dtype)
 
 
 def shmem_atomic_fetch_xor(dest: Memory, value: int, pe: int, dtype: Any = None) -> int:
-    """Flip the bits that are in ``value``, and return what the word was."""
+    """XOR the word with ``value`` and return its old value."""
     old: int = _native.hot.shmem_atomic(_FETCH_XOR, dest, value, None, pe, dtype)
     return old
 
 
 def shmem_atomic_xor(dest: Memory, value: int, pe: int, dtype: Any = None) -> None:
-    """Flip the bits that are in ``value``."""
+    """XOR the word with ``value``."""
     _native.hot.shmem_atomic(_XOR, dest, value, None, pe, dtype)

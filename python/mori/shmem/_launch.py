@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Becoming a PE by what is there already: a torch process group, an MPI communicator, a launcher, a file."""
+"""Becoming a PE through a torch process group, an MPI communicator, a launcher or a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from ._world import MORI_SHMEM_INIT_WITH_UNIQUEID, init_by_id, initialized, shme
 
 
 def _make_id() -> tuple[bytes | None, str]:
-    """Return a new id, or the reason for a failure: the others wait for an answer."""
+    """Return a new id, or None and the reason for a failure.
+
+    Rank 0 must send the other ranks a result either way, because they wait for it.
+    """
     try:
         return shmem_get_unique_id(), ""
     except MoriError as err:
@@ -41,8 +44,8 @@ def shmem_torch_process_group_init(group_name: str) -> int:
         0; also if this process is a PE already.
 
     Raises:
-        RuntimeError: torch is missing, torch.distributed is not initialised, there is no such group, or a rank has not
-            come within ``MORI_BOOTSTRAP_TIMEOUT`` seconds.
+        RuntimeError: torch is missing, torch.distributed is not initialised, the group does not
+            exist, or a rank did not arrive within ``MORI_BOOTSTRAP_TIMEOUT`` seconds.
     """
     if not isinstance(group_name, str):
         raise TypeError(f"group_name must be a str, got {group_name!r}")
@@ -71,27 +74,29 @@ def shmem_torch_process_group_init(group_name: str) -> int:
 def shmem_mpi_init() -> int:
     """Make the ranks of MPI's world communicator PEs, with the same numbers. Collective.
 
-    With mpi4py that communicator carries the unique id. Without it, what the launcher (mpirun, srun) sets is
-    enough on one host, and with Slurm on several; see :func:`shmem_init`.
+    With mpi4py, the unique id is broadcast over that communicator. Without mpi4py, the variables
+    that the launcher (mpirun, srun) sets are used. They are enough on one host, and with Slurm on
+    several hosts; see :func:`shmem_init`.
 
     Returns:
         0; also if this process is a PE already.
 
     Raises:
-        RuntimeError: the ranks did not find each other, or no variable gives their numbers.
+        RuntimeError: the ranks did not find each other, or no environment variable has their
+            numbers.
     """
     if initialized():
         return 0
     launched = json.loads(_core.call("ShmemLaunched"))
     try:
         mpi: Any = importlib.import_module("mpi4py.MPI")
-    except (ImportError, RuntimeError) as err:  # mpi4py is missing, or the MPI library that it loads
+    except (ImportError, RuntimeError) as err:  # mpi4py or its MPI library is missing
         if launched is None:
             raise UnsupportedError(
                 f"shmem_mpi_init needs mpi4py, or to be started by mpirun or srun; mpi4py.MPI: {err}"
             ) from err
         mpi = None
-    # A singleton is what MPI makes of a process whose launcher it does not know.
+    # If MPI does not know the launcher, it makes the process a singleton of size 1.
     if mpi is None or (mpi.COMM_WORLD.size == 1 and launched is not None and launched["size"] > 1):
         return shmem_init()
     comm = mpi.COMM_WORLD
@@ -101,22 +106,25 @@ def shmem_mpi_init() -> int:
 def shmem_init(
     *, file: str | os.PathLike[str] | None = None, rank: int | None = None, nranks: int | None = None
 ) -> int:
-    """Become a PE, whatever this process was started by. Collective.
+    """Become a PE under any launcher, or without one. Collective.
 
-    Without arguments the launcher's variables count: those of torchrun, Ray Train, Open MPI's or MPICH's mpirun, srun,
-    or ``MORI_RANK``, ``MORI_WORLD_SIZE`` and ``MORI_BOOTSTRAP``. Without any launcher this process is the only PE. So
-    the same program runs alone, on one machine and on many.
+    Without arguments it reads the launcher's variables: those of torchrun, Ray Train, mpirun of
+    Open MPI or MPICH, srun, or ``MORI_RANK``, ``MORI_WORLD_SIZE`` and ``MORI_BOOTSTRAP``. Without a
+    launcher this process is the only PE. So the same program runs as one process, on one host and
+    on many.
 
     Args:
-        file: a path that all ranks can reach, not used by another run at the same time; rank 0 writes how to find it.
+        file: a path that all ranks can access and no other run uses at the same time. Rank 0 writes
+            its address there.
         rank: with ``file``: this process's number.
-        nranks: with ``file``: how many there are.
+        nranks: with ``file``: the number of processes.
 
     Returns:
         0; also if this process is a PE already.
 
     Raises:
-        RuntimeError: ranks have not come within ``MORI_BOOTSTRAP_TIMEOUT`` seconds; the text names them.
+        RuntimeError: ranks did not arrive within ``MORI_BOOTSTRAP_TIMEOUT`` seconds; the message
+            names them.
         ValueError: the arguments or the launcher's variables contradict each other.
     """
     if initialized():

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""How mori.shmem reaches the native side.
+"""Native calls of mori.shmem.
 
-``hot`` has the C functions. It is a stand-in that raises until the first init, so that nothing before that starts the
-native runtime. :func:`run` is for calls that wait for other PEs: it waits in slices, so that Ctrl-C gets through.
+``hot`` has the C functions. Before the first init it is a stand-in whose functions raise, so that
+nothing starts the native runtime early. :func:`run` is for calls that wait for other PEs. It waits
+in slices, so that Ctrl-C works.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from .._core import run as run
 from .._errors import BadStateError, InvalidArgumentError
 from ..tensor_utils import dtype_name, dtype_size
 
-# The numbers that shmem and core/fabric know; an element type that is not here is moved and never looked at.
+# Element type numbers of shmem and core/fabric. Other element types can be copied but not computed
+# on.
 _NUMBERS = {
     "int8": 1,
     "uint8": 2,
@@ -35,7 +37,7 @@ _PYTHON_TYPES: dict[Any, str] = {int: "int64", float: "float64", bool: "bool", c
 
 
 class _BeforeInit:
-    """Every function raises: there are no PEs yet."""
+    """Stands in for the C functions before init: every function raises BadStateError."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise BadStateError(
@@ -48,21 +50,21 @@ hot: Any = _BeforeInit()
 
 
 def call(name: str, *args: Any) -> Any:
-    """Run a native function that needs no waiting; it raises before the first init."""
+    """Run a native function that does not wait; raise before the first init."""
     if isinstance(hot, _BeforeInit):
         hot.any()
     return _core.call(name, *args)
 
 
 def collective(name: str, *args: Any) -> int:
-    """Like :func:`run`, for what needs an init before."""
+    """Like :func:`run`, but raise before the first init."""
     if isinstance(hot, _BeforeInit):
         hot.any()
     return run(name, *args)
 
 
 def initialise(name: str, *args: Any) -> None:
-    """Make this process a PE by a native job; nothing if it is one."""
+    """Make this process a PE by running a native job."""
     global hot
     fast = _core.fast()
     run(name, *args)
@@ -72,7 +74,7 @@ def initialise(name: str, *args: Any) -> None:
 
 
 def _element(dtype: Any) -> int:
-    """Return what C knows a dtype by: its number in core/fabric, and in the low 8 bits its size."""
+    """Return the C code of a dtype: its core/fabric number, with its size in the low 8 bits."""
     name = _PYTHON_TYPES.get(dtype) if isinstance(dtype, type) else None
     name = name or dtype_name(dtype)
     if getattr(dtype, "byteorder", "=") in "><!" and dtype != dtype.newbyteorder("="):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Moving bytes between PEs, signals, and what orders them.
+"""Put, get, signals, and the calls that order them.
 
-A symmetric address is one on this PE; each call names the PE whose copy is meant. Where memory is asked for, there may
-be an int (an address), a numpy array, a torch tensor on the CPU, or another contiguous buffer. Arrays tell the type of
-their elements; for bare addresses and raw buffers ``dtype`` does, as a numpy or torch dtype or a name. The local side
-may be any memory of this process.
+A symmetric address is given as this PE's address; each call names the PE whose copy it accesses. A
+memory argument is an int (an address), a numpy array, a torch tensor on the CPU, or another
+contiguous buffer. Arrays have an element type. For bare addresses and raw buffers pass ``dtype``: a
+numpy or torch dtype or a name. The local side may be any memory of this process.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ SHMEM_SIGNAL_ADD = 10
 
 _PUT, _GET, _PUT_NBI, _GET_NBI = range(4)
 _FENCE, _QUIET, _BARRIER_ALL, _SYNC_ALL = range(4)
-_BYTES = True  # in place of a dtype: sizes are bytes, whatever the elements
+_BYTES = True  # passed in place of a dtype: sizes are in bytes
 
 
 def shmem_put(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
-    """Copy ``nelems`` elements of ``source`` to the symmetric ``dest`` of PE ``pe``; None means all of ``source``.
+    """Copy ``nelems`` elements of ``source`` to the symmetric ``dest`` of PE ``pe``.
 
-    ``source`` may be changed when this returns. The copy is visible at the PE after :func:`shmem_quiet`, a barrier, or
-    whatever :func:`shmem_fence` has ordered it before.
+    None means all of ``source``. The caller may reuse ``source`` when this returns. The copy is
+    visible at the PE after :func:`shmem_quiet` or a barrier, and before later puts that
+    :func:`shmem_fence` orders after it.
     """
     _native.hot.shmem_move(_PUT, dest, source, nelems, pe, dtype)
 
 
 def shmem_get(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
-    """Copy ``nelems`` elements of the symmetric ``source`` of PE ``pe`` to ``dest``; None means all of ``dest``."""
+    """Copy ``nelems`` elements of the symmetric ``source`` of PE ``pe`` to ``dest``.
+
+    None means all of ``dest``.
+    """
     _native.hot.shmem_move(_GET, dest, source, nelems, pe, dtype)
 
 
@@ -44,17 +48,17 @@ def shmem_put_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int, dty
 
 
 def shmem_get_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int, dtype: Any = None) -> None:
-    """Begin a :func:`shmem_get`; ``dest`` is there after :func:`shmem_quiet`."""
+    """Begin a :func:`shmem_get`; ``dest`` is complete after :func:`shmem_quiet`."""
     _native.hot.shmem_move(_GET_NBI, dest, source, nelems, pe, dtype)
 
 
 def shmem_putmem(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
-    """Copy ``nelems`` bytes like :func:`shmem_put`, whatever the element types."""
+    """Copy ``nelems`` bytes like :func:`shmem_put`, for any element type."""
     _native.hot.shmem_move(_PUT, dest, source, nelems, pe, _BYTES)
 
 
 def shmem_getmem(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
-    """Copy ``nelems`` bytes like :func:`shmem_get`, whatever the element types."""
+    """Copy ``nelems`` bytes like :func:`shmem_get`, for any element type."""
     _native.hot.shmem_move(_GET, dest, source, nelems, pe, _BYTES)
 
 
@@ -64,7 +68,7 @@ def shmem_putmem_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int) 
 
 
 def shmem_getmem_nbi(dest: Memory, source: Memory, nelems: int | None, pe: int) -> None:
-    """Begin a :func:`shmem_getmem`; ``dest`` is there after :func:`shmem_quiet`."""
+    """Begin a :func:`shmem_getmem`; ``dest`` is complete after :func:`shmem_quiet`."""
     _native.hot.shmem_move(_GET_NBI, dest, source, nelems, pe, _BYTES)
 
 
@@ -98,11 +102,13 @@ def shmem_put_signal(
     pe: int,
     dtype: Any = None,
 ) -> None:
-    """Do a :func:`shmem_put`, then update a signal of the same PE: who sees the signal sees the elements.
+    """Do a :func:`shmem_put`, then update a signal of the same PE.
+
+    Once a reader at the PE sees the signal, it also sees the elements.
 
     Args:
         sig_addr: a symmetric word of 8 bytes.
-        signal: the value.
+        signal: the value to set or add.
         sig_op: SHMEM_SIGNAL_SET or SHMEM_SIGNAL_ADD.
     """
     _native.hot.shmem_put_signal(_PUT, dest, source, nelems, sig_addr, signal, sig_op, pe, dtype)
@@ -125,7 +131,7 @@ def shmem_put_signal_nbi(
 def shmem_putmem_signal(
     dest: Memory, source: Memory, nelems: int | None, sig_addr: Memory, signal: int, sig_op: int, pe: int
 ) -> None:
-    """Do a :func:`shmem_put_signal` of ``nelems`` bytes, whatever the element types."""
+    """Do a :func:`shmem_put_signal` of ``nelems`` bytes, for any element type."""
     _native.hot.shmem_put_signal(_PUT, dest, source, nelems, sig_addr, signal, sig_op, pe, _BYTES)
 
 
@@ -137,21 +143,24 @@ def shmem_putmem_signal_nbi(
 
 
 def shmem_fence() -> None:
-    """Order what this PE puts: at each PE, what comes before is visible before what comes after. It does not wait."""
+    """Order this PE's puts: each PE sees earlier puts before later ones. Does not wait."""
     _native.hot.shmem_order(_FENCE)
 
 
 def shmem_quiet() -> None:
-    """Wait until all that this PE has put is visible, its gets have arrived and its atomics are done."""
+    """Wait until this PE's puts are visible, its gets have arrived and its atomics are done."""
     _native.hot.shmem_order(_QUIET)
 
 
 def shmem_sync_all() -> None:
-    """Wait until all PEs have come here. Collective. Unlike :func:`shmem_barrier_all` it completes no transfers."""
+    """Wait until all PEs have called this. Collective.
+
+    Unlike :func:`shmem_barrier_all` it completes no transfers.
+    """
     _native.hot.shmem_order(_SYNC_ALL)
 
 
 def shmem_ptr(dest: Memory, pe: int) -> int:
-    """Return where in this process PE ``pe``'s copy of the symmetric ``dest`` lies, or 0 if it is not mapped."""
+    """Return the address here of PE ``pe``'s copy of ``dest``, or 0 if it is not mapped."""
     at: int = _native.call("ShmemPtr", _native.hot.shmem_address(dest), pe)
     return at

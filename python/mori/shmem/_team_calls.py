@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""OpenSHMEM's functions on teams: each is the method of :class:`mori.shmem.Team` with the same end of its name."""
+"""OpenSHMEM's functions on teams. Each calls the method of that name of :class:`Team`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def shmem_team_my_pe(team: Team | None) -> int:
 
 
 def shmem_team_n_pes(team: Team | None) -> int:
-    """Return how many members the team has, -1 if it is SHMEM_TEAM_INVALID."""
+    """Return the number of members of the team; -1 if it is SHMEM_TEAM_INVALID."""
     return -1 if team is None else team.n_pes()
 
 
 def shmem_team_translate_pe(src_team: Team | None, src_pe: int, dest_team: Team | None) -> int:
-    """Return the number in ``dest_team`` of the member ``src_pe`` of ``src_team``, or -1."""
+    """Return the number in ``dest_team`` of member ``src_pe`` of ``src_team``, or -1."""
     return -1 if src_team is None or dest_team is None else src_team.translate_pe(src_pe, dest_team)
 
 
@@ -35,13 +35,13 @@ def shmem_team_split_2d(parent: Team, xrange: int) -> tuple[Team, Team]:
 
 
 def shmem_team_destroy(team: Team | None) -> None:
-    """End a team. See :meth:`Team.destroy`."""
+    """Destroy a team. See :meth:`Team.destroy`."""
     if team is not None:
         team.destroy()
 
 
 def shmem_team_sync(team: Team) -> None:
-    """Wait until all members have come here. See :meth:`Team.sync`."""
+    """Wait until all members have called this. See :meth:`Team.sync`."""
     team.sync()
 
 
@@ -51,12 +51,12 @@ def shmem_broadcast(team: Team, dest: Memory, source: Memory, nelems: int, pe_ro
 
 
 def shmem_fcollect(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Put all members' elements one behind the other. See :meth:`Team.fcollect`."""
+    """Concatenate all members' elements. See :meth:`Team.fcollect`."""
     team.fcollect(dest, source, nelems, dtype)
 
 
 def shmem_collect(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Put all members' elements, of which each has its own number, one behind the other. See :meth:`Team.collect`."""
+    """Concatenate different numbers of elements of all members. See :meth:`Team.collect`."""
     team.collect(dest, source, nelems, dtype)
 
 
@@ -68,40 +68,40 @@ def shmem_alltoall(team: Team, dest: Memory, source: Memory, nelems: int, dtype:
 def shmem_alltoalls(
     team: Team, dest: Memory, source: Memory, dst: int, sst: int, nelems: int, dtype: Any = None
 ) -> None:
-    """Send strided blocks to all and get such from all. See :meth:`Team.alltoalls`."""
+    """Exchange strided blocks between all members. See :meth:`Team.alltoalls`."""
     team.alltoalls(dest, source, dst, sst, nelems, dtype)
 
 
 def shmem_and_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Combine bits with and, element by element. See :meth:`Team.and_reduce`."""
+    """Compute the bitwise AND. See :meth:`Team.and_reduce`."""
     team.and_reduce(dest, source, nelems, dtype)
 
 
 def shmem_or_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Combine bits with or, element by element. See :meth:`Team.or_reduce`."""
+    """Compute the bitwise OR. See :meth:`Team.or_reduce`."""
     team.or_reduce(dest, source, nelems, dtype)
 
 
 def shmem_xor_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Combine bits with exclusive or, element by element. See :meth:`Team.xor_reduce`."""
+    """Compute the bitwise XOR. See :meth:`Team.xor_reduce`."""
     team.xor_reduce(dest, source, nelems, dtype)
 
 
 def shmem_min_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Take the least, element by element. See :meth:`Team.min_reduce`."""
+    """Compute the elementwise minimum. See :meth:`Team.min_reduce`."""
     team.min_reduce(dest, source, nelems, dtype)
 
 
 def shmem_max_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Take the greatest, element by element. See :meth:`Team.max_reduce`."""
+    """Compute the elementwise maximum. See :meth:`Team.max_reduce`."""
     team.max_reduce(dest, source, nelems, dtype)
 
 
 def shmem_sum_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Add, element by element. See :meth:`Team.sum_reduce`."""
+    """Compute the elementwise sum. See :meth:`Team.sum_reduce`."""
     team.sum_reduce(dest, source, nelems, dtype)
 
 
 def shmem_prod_reduce(team: Team, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-    """Multiply, element by element. See :meth:`Team.prod_reduce`."""
+    """Compute the elementwise product. See :meth:`Team.prod_reduce`."""
     team.prod_reduce(dest, source, nelems, dtype)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Becoming a PE and ceasing to be one, symmetric memory, and what there is to ask."""
+"""Initialisation and finalisation of a PE, allocation of symmetric memory, and queries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MORI_SHMEM_INIT_WITH_UNIQUEID = 1
 
 UNIQUE_ID_SIZE = 128
 
-# What a call that answers with 0 or -1 still raises: the caller cannot go on as if nothing had happened.
+# Errors that even calls which return 0 or -1 raise, because the caller cannot ignore them.
 _RAISED = (BadStateError, ConnectionFailedError, ForkError, MoriTimeoutError)
 
 
@@ -41,27 +41,27 @@ def _size(value: Any, what: str) -> int:
 
 
 def shmem_get_unique_id() -> bytes:
-    """Return a new id, 128 bytes, which the caller hands to all ranks for :func:`shmem_init_attr`.
+    """Return a new id of 128 bytes. The caller sends it to all ranks for :func:`shmem_init_attr`.
 
-    One rank calls this, before init. Any process with the id can join: send it where strangers cannot read.
-    The process that is rank 0 listens at the address in it: call this on rank 0's host. ``MORI_SOCKET_IFNAME`` chooses
-    the network interface.
+    One rank calls this, before init, on the host of rank 0: the id holds the address at which rank
+    0 listens. ``MORI_SOCKET_IFNAME`` chooses the network interface. Any process that knows the id
+    can join, so send it over a private channel.
     """
     return bytes.fromhex(_core.call("ShmemUniqueID"))
 
 
 def shmem_init_attr(flags: int, rank: int, nranks: int, unique_id: bytes) -> int:
-    """Become PE ``rank`` of ``nranks``, together with all processes that have the same id. Collective.
+    """Become PE ``rank`` of ``nranks``, with all processes that pass the same id. Collective.
 
     Args:
-        flags: MORI_SHMEM_INIT_WITH_UNIQUEID; of a communicator see :func:`shmem_mpi_init`.
+        flags: MORI_SHMEM_INIT_WITH_UNIQUEID; for an MPI communicator see :func:`shmem_mpi_init`.
         rank: this process's number, 0 to nranks - 1.
-        nranks: how many there are.
-        unique_id: of :func:`shmem_get_unique_id`.
+        nranks: the number of processes.
+        unique_id: the id from :func:`shmem_get_unique_id`.
 
     Returns:
-        0, also if this process is a PE already; -1 with a line in the log if it did not work: a wrong argument, or
-        ranks that have not come within ``MORI_BOOTSTRAP_TIMEOUT`` seconds (300).
+        0, also if this process is a PE already. -1 and a line in the log on failure: an invalid
+        argument, or ranks that did not arrive within ``MORI_BOOTSTRAP_TIMEOUT`` seconds (300).
 
     Raises:
         RuntimeError: the id is not 128 bytes long.
@@ -82,7 +82,7 @@ def shmem_init_attr(flags: int, rank: int, nranks: int, unique_id: bytes) -> int
 
 
 def init_by_id(flags: int, rank: int, nranks: int, unique_id: bytes) -> None:
-    """Do what :func:`shmem_init_attr` does, and raise what went wrong."""
+    """Like :func:`shmem_init_attr`, but raise on failure."""
     flags, rank, nranks = operator.index(flags), operator.index(rank), operator.index(nranks)
     if initialized():
         return
@@ -96,17 +96,19 @@ def init_by_id(flags: int, rank: int, nranks: int, unique_id: bytes) -> None:
 
 
 def initialized() -> bool:
-    """Tell whether this process is a PE."""
+    """Report whether this process is a PE."""
     return _core.loaded() and bool(_core.call("ShmemInitialized"))
 
 
 def shmem_finalize() -> int:
     """Wait for all PEs, then free all symmetric memory. Collective. Afterwards init may be called again.
 
-    Tensors and addresses of symmetric memory must not be used any more. Without an init there is nothing to do.
+    Do not use tensors and addresses of symmetric memory after this call. Without an init it does
+    nothing.
 
     Returns:
-        0. If other PEs did not come, -1 with a line in the log; this one is finalized all the same.
+        0, or -1 and a line in the log if other PEs did not arrive. This PE is finalized in both
+        cases.
     """
     if not initialized():
         return 0
@@ -121,16 +123,17 @@ def shmem_finalize() -> int:
 
 
 def shmem_module_init(hip_module: int) -> int:
-    """Connect a GPU module of the caller's, or Triton's, to the PEs and their memory: its kernels may use them then.
+    """Give the kernels of a GPU module, the caller's or Triton's, access to symmetric memory.
 
-    It may be repeated. ``shmem_finalize`` withdraws it, and the next init of the same process repeats it.
+    It may be repeated. ``shmem_finalize`` ends the access; the next init in this process restores
+    it.
 
     Args:
-        hip_module: a CUmodule or hipModule_t, as a number, on the GPU that the symmetric heap is on.
+        hip_module: a CUmodule or hipModule_t, as a number, on the GPU of the symmetric heap.
 
     Returns:
-        0; -1 with a line in the log if the module has no kernels that use symmetric memory (no ``mori_shmem_state``),
-        or if the heap is in host memory.
+        0. -1 and a line in the log if the module has no symbol ``mori_shmem_state``, so no kernel
+        of it uses symmetric memory, or if the heap is in host memory.
 
     Raises:
         RuntimeError: before init.
@@ -150,7 +153,9 @@ def shmem_module_init(hip_module: int) -> int:
 
 
 def load_shmem_module(hsaco_path: str) -> int:
-    """Load a file of GPU code, PTX or a code object, and do :func:`shmem_module_init` on it. It stays loaded.
+    """Load a file of GPU code, PTX or a code object, and call :func:`shmem_module_init` on it.
+
+    The module stays loaded.
 
     Returns:
         0, or -1 with a line in the log.
@@ -172,19 +177,19 @@ def shmem_mype() -> int:
 
 
 def shmem_npes() -> int:
-    """Return how many PEs there are."""
+    """Return the number of PEs."""
     npes: int = _native.call("ShmemNPEs")
     return npes
 
 
 def shmem_num_qp_per_pe() -> int:
-    """Return how many queue pairs each pair of PEs has over RDMA: ``MORI_NUM_QP_PER_PE`` at init, 4 by default."""
+    """Return the RDMA queue pairs between two PEs: ``MORI_NUM_QP_PER_PE`` at init, or 4."""
     qps: int = _native.call("ShmemNumQPPerPE")
     return qps
 
 
 def shmem_describe() -> dict[str, Any]:
-    """Return what there is: mode, the heap's size and use, allocations, and how each PE is reached and why so."""
+    """Return the mode, the heap's size and use, the allocations, and why each PE has its path."""
     described: dict[str, Any] = json.loads(_native.call("ShmemDescribe"))
     return described
 
@@ -200,16 +205,18 @@ def _allocate(act: str, name: str, *args: int) -> int:
 
 
 def shmem_malloc(size: int) -> int:
-    """Allocate ``size`` bytes of symmetric memory on every PE. Collective: all PEs ask for the same, in the same order.
+    """Allocate ``size`` bytes of symmetric memory on every PE.
 
-    The memory begins at a multiple of 256, and is zero unless it was used before.
+    Collective: all PEs request the same sizes in the same order. The address is a multiple of 256.
+    The memory is zero unless it was used before.
 
     Returns:
-        Its address on this PE; 0 if size is 0, or on failure, with a line in the log: no room, or PEs that asked for
-        different sizes.
+        Its address on this PE, or 0 if size is 0. Also 0, with a line in the log, if the heap is
+        full or the PEs requested different sizes.
 
     Raises:
-        RuntimeError: before init; a PE died (:class:`mori.shmem.PEFailedError`) or did not come in time.
+        RuntimeError: mori.shmem is not initialised, a PE died (:class:`mori.shmem.PEFailedError`),
+            or a PE did not arrive in time.
     """
     return _allocate(f"shmem_malloc({size})", "ShmemMalloc", _size(size, "size"))
 
@@ -226,13 +233,16 @@ def shmem_calloc(count: int, size: int) -> int:
 
 
 def shmem_ext_malloc_with_flags(size: int, flags: int) -> int:
-    """Allocate like :func:`shmem_malloc`; ``flags`` are those of hipExtMalloc, and make no difference here."""
+    """Allocate like :func:`shmem_malloc`; ``flags`` are those of hipExtMalloc and are ignored."""
     operator.index(flags)
     return _allocate(f"shmem_ext_malloc_with_flags({size}, {flags})", "ShmemMalloc", _size(size, "size"))
 
 
 def shmem_free(ptr: int) -> None:
-    """Free what :func:`shmem_malloc` returned. Collective. 0 does nothing; another address gets a line in the log."""
+    """Free memory from :func:`shmem_malloc`. Collective.
+
+    0 does nothing. Any other address that is not an allocation is logged.
+    """
     try:
         _native.collective("ShmemFree", _size(ptr, "ptr"))
     except _RAISED:
@@ -242,18 +252,19 @@ def shmem_free(ptr: int) -> None:
 
 
 def shmem_buffer_register(ptr: int, size: int) -> int:
-    """Make ordinary memory of this process known as source and destination of transfers. It stays the caller's.
+    """Register ordinary memory of this process for transfers. The caller keeps owning it.
 
-    On host memory every address of the process may be one anyway; registered memory is faster over RDMA.
+    With the heap in host memory this is optional, since any address of the process can be used.
+    Registered memory is faster over RDMA.
 
     Returns:
-        0, or -1 with a line in the log.
+        0, or -1 and a line in the log.
     """
     return _buffer(f"shmem_buffer_register({ptr:#x}, {size})", "ShmemRegister", ptr, size)
 
 
 def shmem_buffer_deregister(ptr: int, size: int) -> int:
-    """Take :func:`shmem_buffer_register` back."""
+    """Undo :func:`shmem_buffer_register`."""
     return _buffer(f"shmem_buffer_deregister({ptr:#x}, {size})", "ShmemDeregister", ptr, size)
 
 
@@ -269,11 +280,18 @@ def _buffer(act: str, name: str, ptr: int, size: int) -> int:
 
 
 def shmem_ptr_p2p(dest_ptr: int, my_pe: int, dest_pe: int) -> int:
-    """Return the address in this process at which PE ``dest_pe``'s copy of ``dest_ptr`` can be loaded and stored.
+    """Return the address here of PE ``dest_pe``'s copy of ``dest_ptr``, for loads and stores.
 
-    ``dest_ptr`` is an address of this PE's symmetric memory, and ``my_pe`` this PE. The same PE gives the same address;
-    0 means that the PE's memory is not mapped here (it is on another host, or the GPUs do not reach each other), that
-    there is no such PE, or that the address is not symmetric. With the heap on GPUs it is an address for kernels.
+    ``dest_ptr`` is an address in this PE's symmetric memory, and ``my_pe`` is this PE. If
+    ``dest_pe`` is this PE, the result is ``dest_ptr``. With the heap on GPUs, the address is for
+    kernels.
+
+    Returns 0 in these cases:
+
+    * The PE's memory is not mapped here: it is on another host, or the GPUs cannot access each
+      other.
+    * The PE does not exist.
+    * The address is not symmetric.
     """
     address, mine, other = _size(dest_ptr, "dest_ptr"), operator.index(my_pe), operator.index(dest_pe)
     here = shmem_mype()
@@ -286,28 +304,30 @@ def shmem_ptr_p2p(dest_ptr: int, my_pe: int, dest_pe: int) -> int:
 
 
 def shmem_barrier_all() -> None:
-    """Wait until all PEs have come here, and all that they put before is visible to all. Collective.
+    """Wait until all PEs have called this and their earlier puts are visible to all. Collective.
 
     Raises:
         PEFailedError: a PE died; its number is in ``pe``.
-        MoriTimeoutError: a PE has not come within ``MORI_SHMEM_TIMEOUT`` seconds.
+        MoriTimeoutError: a PE did not arrive within ``MORI_SHMEM_TIMEOUT`` seconds.
     """
     _native.hot.shmem_order(2)
 
 
 def shmem_barrier_on_stream(stream: Any = None) -> None:
-    """Put a barrier of all PEs into a stream of the GPU that the heap is on. It does not wait. Collective.
+    """Queue a barrier of all PEs on a stream of the heap's GPU, without waiting for it. Collective.
 
-    What precedes it on each PE's stream, and what each PE has put by calls before, is visible to what follows it on the
-    streams of all. A kernel that waits longer than ``MORI_SHMEM_TIMEOUT`` for a PE ends, and the next call here raises.
+    Work queued after the barrier on any PE's stream sees all work queued before it on every PE's
+    stream, and all puts by earlier calls. If the barrier's kernel waits longer than
+    ``MORI_SHMEM_TIMEOUT`` for a PE, it ends, and the next call here raises.
 
     Args:
-        stream: None or 0, the default stream; a cudaStream_t or hipStream_t as an int; or what has a ``cuda_stream``.
+        stream: None or 0 for the default stream, a cudaStream_t or hipStream_t as an int, or an
+            object with ``cuda_stream``.
 
     Raises:
-        UnsupportedError: GPUs of PEs do not reach each other.
+        UnsupportedError: the PEs' GPUs cannot access each other.
 
-    With the heap in host memory this is :func:`shmem_barrier_all`, and is over when it returns.
+    With the heap in host memory this is :func:`shmem_barrier_all`, and it waits.
     """
     handle = 0 if stream is None else _size(getattr(stream, "cuda_stream", stream), "stream")
     if not _native.call("ShmemBarrierOnStream", handle):
@@ -315,6 +335,6 @@ def shmem_barrier_on_stream(stream: Any = None) -> None:
 
 
 def heap_device() -> int:
-    """Return the number of the GPU that the symmetric heap is on, as in mori.device; -1 in host memory."""
+    """Return the mori.device number of the symmetric heap's GPU; -1 if it is in host memory."""
     number: int = _native.call("ShmemDevice")
     return number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every name of mori.shmem but those for tensors. Importing it starts nothing and imports no framework."""
+"""All names of mori.shmem except those for tensors. Importing it imports no framework."""
 
 import ctypes as ctypes
 import threading as threading

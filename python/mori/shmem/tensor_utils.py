@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Symmetric memory as tensors: torch tensors, and numpy arrays where it is in host memory, without copies.
+"""Symmetric memory as torch tensors, or as numpy arrays if it is in host memory, without copies.
 
-The memory is the symmetric heap's, not the tensor's. It stays until :func:`mori_shmem_free_tensor` or
-``shmem_finalize``; tensors and views of it must not be used after that, which would end the process or show what was
-put there later.
+The symmetric heap owns the memory, not the tensor. The memory is valid until
+:func:`mori_shmem_free_tensor` or ``shmem_finalize``. Do not use tensors and views of it after that:
+the process could crash or read later data.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from ._world import heap_device, initialized, shmem_free, shmem_malloc, shmem_my
 class MoriShmemBuffer:
     """Symmetric memory as an array of bytes, for any library that takes ``__cuda_array_interface__``.
 
-    Attributes: ``ptr``, ``nbytes``, ``dtype`` (what the bytes are meant to be; the array is of bytes all the same).
+    Attributes: ``ptr``, ``nbytes``, ``dtype`` (the intended element type; the array itself has
+    bytes).
 
     With the heap in host memory it has ``__array_interface__`` instead.
     """
@@ -62,7 +63,7 @@ def _on_gpu() -> bool:
 
 
 def _check_dtype(dtype: Any) -> None:
-    """Refuse what only host memory can be, before anything is allocated."""
+    """Raise if ``dtype`` needs host memory and the heap is on a GPU, before allocating."""
     if _on_gpu() and type(dtype).__module__ != "torch":
         raise UnsupportedError(
             f"the symmetric heap is on a GPU, where numpy cannot create an array of {dtype!r}: give a torch dtype, wrap"
@@ -71,7 +72,7 @@ def _check_dtype(dtype: Any) -> None:
 
 
 def _synchronize() -> None:
-    """Wait for what torch has given the GPU, if the heap is on one."""
+    """Wait for the work that torch has queued on the GPU, if the heap is on one."""
     if _on_gpu():
         import torch
 
@@ -89,7 +90,10 @@ def _view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _peer_view(ptr: int, shape: Sequence[int], dtype: Any) -> Any:
-    """Return a view of another PE's memory. On a GPU it is of this PE's GPU, which is the one that has it mapped."""
+    """Return a view of another PE's memory.
+
+    On a GPU the view belongs to this PE's GPU, which has the memory mapped.
+    """
     if not _on_gpu():
         return _view(ptr, shape, dtype)
     import torch
@@ -104,17 +108,18 @@ def mori_shmem_create_tensor(shape: Sequence[int], dtype: Any) -> Any:
 
     Args:
         shape: extent of each dimension.
-        dtype: a torch dtype makes a torch tensor, on the GPU if the heap is there; a numpy dtype, or a name, makes a
-            numpy array, which host memory alone can be.
+        dtype: a torch dtype makes a torch tensor, on the GPU if the heap is there. A numpy dtype or
+            a name makes a numpy array, which needs the heap in host memory.
 
     Returns:
         The tensor, with the attribute ``__symm_tensor__``. It is zero unless the memory was used before.
 
     Raises:
-        AssertionError: nothing was allocated; the log says why. So is a tensor without elements.
-        UnsupportedError: a numpy array of a heap on a GPU.
+        AssertionError: nothing was allocated, and the log says why; or the tensor would have no
+            elements.
+        UnsupportedError: ``dtype`` asks for a numpy array and the heap is on a GPU.
 
-    On a GPU it waits for what torch has given the GPU, before and after.
+    On a GPU it waits for the work that torch has queued there, before and after the allocation.
     """
     _check_dtype(dtype)
     extents = tuple(operator.index(n) for n in ([shape] if isinstance(shape, int) else shape))
@@ -131,7 +136,7 @@ def mori_shmem_create_tensor(shape: Sequence[int], dtype: Any) -> Any:
 
 
 def _check(tensor: Any) -> int:
-    """Return where a symmetric tensor lies."""
+    """Return the address of a symmetric tensor; raise if it is not one."""
     if not getattr(tensor, "__symm_tensor__", False):
         raise AssertionError(f"not a tensor of mori_shmem_create_tensor: {type(tensor).__name__}")
     ptr: int = _native.hot.shmem_address(tensor)
@@ -141,12 +146,13 @@ def _check(tensor: Any) -> int:
 def symm_mori_shmem_tensor(tensor: Any, peer: int) -> Any:
     """Return PE ``peer``'s copy of a symmetric tensor as a tensor that can be read and written here.
 
-    Of this PE itself it is the same tensor; of others it is a view, without the mark ``__symm_tensor__``.
+    For this PE it returns the same tensor. For others it returns a view without
+    ``__symm_tensor__``.
 
     Raises:
-        AssertionError: ``tensor`` is not one of :func:`mori_shmem_create_tensor`.
-        ValueError: there is no such PE.
-        UnsupportedError: the PE's memory is not mapped here; shmem_get and shmem_put reach it.
+        AssertionError: ``tensor`` is not from :func:`mori_shmem_create_tensor`.
+        ValueError: the PE does not exist.
+        UnsupportedError: the PE's memory is not mapped here; use shmem_get and shmem_put instead.
     """
     ptr, me = _check(tensor), shmem_mype()
     peer = operator.index(peer)
@@ -161,7 +167,7 @@ def symm_mori_shmem_tensor(tensor: Any, peer: int) -> Any:
 
 
 def mori_shmem_free_tensor(tensor: Any) -> None:
-    """Free what :func:`mori_shmem_create_tensor` made. Collective. No view of it may be used any more."""
+    """Free a tensor from :func:`mori_shmem_create_tensor`. Collective. Its views become invalid."""
     ptr = _check(tensor)
     _synchronize()
     shmem_free(ptr)
@@ -170,6 +176,6 @@ def mori_shmem_free_tensor(tensor: Any) -> None:
 
 
 def mori_shmem_create_tensor_list_intra_node(shape: Sequence[int], dtype: Any, num_ranks: int) -> list[Any]:
-    """Allocate a symmetric tensor and return it as it is on each of the PEs 0 to ``num_ranks - 1``. Collective."""
+    """Allocate a symmetric tensor; return its copies on PEs 0 to ``num_ranks - 1``. Collective."""
     tensor = mori_shmem_create_tensor(shape, dtype)
     return [symm_mori_shmem_tensor(tensor, pe) for pe in range(num_ranks)]
