@@ -11,7 +11,8 @@ import (
 	"mori/core/fabric/util"
 )
 
-// Connect asks the listener at to; see fabric.Connector. When it fails the endpoint may try again.
+// Connect requests a connection from the listener at to; see fabric.Connector. If it fails, the
+// endpoint may try again.
 func (e *endpoint) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
 	if err := util.CheckPrivate(private, limits.MaxPrivate); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", to, err)
@@ -65,7 +66,7 @@ func (e *endpoint) ask(ctx context.Context, to fabric.Addr, private []byte) ([]b
 	}
 }
 
-// giveUp ends the request with err, unless the answer is on its way.
+// giveUp ends the request with err, unless the answer is already being sent.
 func (r *request) giveUp(err error) ([]byte, error) {
 	if r.claim() {
 		return nil, err
@@ -74,7 +75,7 @@ func (r *request) giveUp(err error) ([]byte, error) {
 	return a.reply, a.err
 }
 
-// Accept joins e with the endpoint that asked; see fabric.Connector.
+// Accept connects e to the requesting endpoint; see fabric.Connector.
 func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte) error {
 	r, ok := req.(*request)
 	if !ok {
@@ -95,7 +96,7 @@ func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte)
 		e.State.ConnectFailed()
 		return fmt.Errorf("accept a request that is over: %w", fabric.ErrConnAborted)
 	}
-	// Neither endpoint can close now: this one waits for connecting, the asker for the answer.
+	// Neither endpoint can close now: this one waits for connecting, the other for the answer.
 	l := newLink(e, r.asker)
 	e.join(l, r.asker.name)
 	r.asker.join(l, r.to)
@@ -105,14 +106,14 @@ func (e *endpoint) Accept(_ context.Context, req fabric.ConnReq, private []byte)
 	return nil
 }
 
-// Peer is the name of the listener or endpoint at the other end.
+// Peer returns the name of the listener or endpoint at the other end.
 func (e *endpoint) Peer() fabric.Addr {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.peerName
 }
 
-// Shutdown ends the connection in good order; see fabric.Connector.
+// Shutdown ends the connection in order; see fabric.Connector.
 func (e *endpoint) Shutdown() error {
 	e.mu.Lock()
 	l := e.link

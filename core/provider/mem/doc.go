@@ -1,36 +1,39 @@
 // SPDX-License-Identifier: MIT
 
-// Package mem is the provider whose network is this process: complete, without hardware, and the
-// model of a provider.
+// Package mem is a provider whose network is this process. It is complete, needs no hardware, and
+// is the model for other providers.
 //
 //	p := mem.New(mem.Options{})
 //	infos, err := p.GetInfo(ctx, "", "", nil)
 //	f, err := p.Open(ctx, infos[0])
 //
-// Listeners are found by name among those of the same Provider; two Providers do not see each
-// other. An empty Info.Src gets a fresh name.
+// Listeners have names, which are visible within one Provider only. If Info.Src is empty, the
+// Provider chooses a new name.
 //
-// # How bytes move
+// # Data path
 //
-// Submit puts ops into the endpoint's queue. One goroutine per connected endpoint, parked when
-// there is nothing, takes them in order: it checks keys, rights and bounds in the peer's region
-// table, moves bytes with one copy straight between the two buffers, and completes. So everything
-// arrives in order. A send to a peer who posts no receive waits in memory of bounded size there,
-// and then here, with all that is behind it. One with OpDeliveryComplete lets the others pass while
-// it waits there, and ends when its message is in a receive; a fence waits for it. Atomics are the
-// processor's, or under locks of this process: see atomics.Execute.
+// Submit adds ops to the endpoint's queue. Each connected endpoint has one goroutine, parked when
+// idle, which executes the ops in order. It checks keys, rights and bounds in the peer's region
+// table, copies the bytes directly between the two buffers, and completes the op. So everything
+// arrives in order.
+//
+// If the peer has posted no receive for a send, the message waits in memory of bounded size at the
+// peer. If that memory is full, the send waits here, together with all ops behind it. A send with
+// OpDeliveryComplete lets later ops pass while its message waits at the peer, and ends when the
+// message is in a receive; a fence waits for it. Atomics use the CPU's atomics or locks of this
+// process; see atomics.Execute.
 //
 // # Datagrams
 //
-// An endpoint of type EPRDM is core/fabric/layer/rdm's over the connected endpoints of its domain,
-// and listens at its name.
+// EPRDM endpoints come from core/fabric/layer/rdm, with connected endpoints of the domain as
+// carriers. They listen at their name.
 //
-// # How a connection ends
+// # End of a connection
 //
-// Both endpoints share a link. The side that ends it closes the link's channel; both goroutines
-// then leave the other side's memory first, and after that end their own ops, also those that wait
-// for a receive, and notify their event queue. Shutdown gives ErrShutdown to the peer, Close
-// without it ErrConnReset, since a process that dies closes as well.
+// Both endpoints share a link. The side that ends the connection closes the link's channel. Each
+// goroutine then stops accessing the other side's memory, ends its own ops, including waiting
+// sends, and notifies its event queue. After Shutdown the peer gets ErrShutdown. After Close
+// without Shutdown it gets ErrConnReset, as if the process had died.
 //
 // Options.Fault lets tests break connections at chosen ops.
 package mem

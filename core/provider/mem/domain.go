@@ -38,7 +38,7 @@ func (d *domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
 	return nil, fmt.Errorf("open endpoint of type %d: %w", in.EPType, fabric.ErrInvalid)
 }
 
-// datagrams makes an endpoint of type EPRDM, whose carriers are endpoints of this domain.
+// datagrams makes an EPRDM endpoint whose carriers are endpoints of this domain.
 func (d *domain) datagrams(in *fabric.Info) (fabric.Endpoint, error) {
 	if err := d.Adopt(); err != nil {
 		return nil, fmt.Errorf("open endpoint: %w", err)
@@ -52,7 +52,7 @@ func (d *domain) datagrams(in *fabric.Info) (fabric.Endpoint, error) {
 	}), nil
 }
 
-// QueryAtomic is what this process can do; see fabric.AtomicQuerier.
+// QueryAtomic returns what package atomics supports; see fabric.AtomicQuerier.
 func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	return atomics.Query(kind, op, t)
 }
@@ -89,7 +89,7 @@ func (d *domain) Close() error {
 	return err
 }
 
-// A region is a fabric.MR that its domain counts.
+// A region is a fabric.MR that its domain counts as a child.
 type region struct {
 	*regions.MR
 	leave func()
@@ -103,7 +103,7 @@ func (m *region) Close() error {
 	return err
 }
 
-// A remote is a fabric.RemoteMR that its domain counts.
+// A remote is a fabric.RemoteMR that its domain counts as a child.
 type remote struct {
 	*regions.Remote
 	leave func()

@@ -12,22 +12,22 @@ import (
 	"mori/core/fabric/util/receive"
 )
 
-// An endpoint is a fabric.Endpoint and Connector, and may carry an EPRDM endpoint. An executor
-// moves the bytes of its pending ops.
+// An endpoint is a fabric.Endpoint and Connector, and may be the carrier of an EPRDM endpoint. An
+// executor moves the bytes of its pending ops.
 type endpoint struct {
 	util.MsgBase
 	domain  *domain
 	name    fabric.Addr
 	pending pendingOps
 	recv    *receive.Queue
-	shared  bool                 // recv is an EPRDM endpoint's
-	source  func() fabric.AVAddr // the peer's number there; nil if not shared
+	shared  bool                 // recv belongs to an EPRDM endpoint
+	source  func() fabric.AVAddr // returns the peer's number there; nil if not shared
 	feed    *receive.Feed        // the peer's messages; set when connected
 
 	connecting sync.Mutex // held by Connect, Accept, Abort and Close
 	closeOnce  sync.Once
 	closing    chan struct{} // closed when Close begins
-	quiet      chan struct{} // closed when the executor touches the peer's memory no more
+	quiet      chan struct{} // closed once the executor does not access the peer's memory any more
 	gone       chan struct{} // closed when every op has ended
 
 	mu       sync.Mutex
@@ -41,7 +41,7 @@ var (
 	_ fabric.Prober   = (*endpoint)(nil)
 )
 
-// connector makes an endpoint of type EPMsg.
+// connector makes an EPMsg endpoint.
 func (d *domain) connector() (*endpoint, error) {
 	if err := d.Adopt(); err != nil {
 		return nil, fmt.Errorf("open endpoint: %w", err)
@@ -58,7 +58,7 @@ func (d *domain) connector() (*endpoint, error) {
 	return e, nil
 }
 
-// Carry makes the endpoint one of an EPRDM endpoint's; see rdm.Carrier.
+// Carry makes the endpoint a carrier of an EPRDM endpoint; see rdm.Carrier.
 func (e *endpoint) Carry(recv *receive.Queue, source func() fabric.AVAddr) {
 	e.recv, e.source, e.shared = recv, source, true
 }
@@ -132,7 +132,7 @@ func (e *endpoint) close() {
 	e.domain.Leave()
 }
 
-// Path reports that bytes move by one copy.
+// Path reports that one copy moves the bytes.
 func (e *endpoint) Path() (name, reason string) { return "memmove", "both ends are in this process" }
 
 func isClosed(c <-chan struct{}) bool {

@@ -12,10 +12,10 @@ import (
 	"mori/core/internal/sys"
 )
 
-// pieceBytes is what is copied between two looks at whether the connection has ended.
+// pieceBytes is how much is copied between two checks whether the connection has ended.
 const pieceBytes = 1 << 20
 
-// An executor moves the bytes of the ops of one end of a link, to and from the memory of the other.
+// An executor executes the ops of one end of a link on the memory of both ends.
 type executor struct {
 	*link
 	self, peer *endpoint
@@ -26,7 +26,7 @@ func newExecutor(l *link, self *endpoint) *executor {
 	return &executor{link: l, self: self, peer: l.ends[1-l.side(self)], ops: &self.pending}
 }
 
-// run executes ops until the link ends, and then ends what is left.
+// run executes ops until the link ends, and then ends the remaining ops.
 func (x *executor) run() {
 	forget := x.peer.Queues.Rx.OnSpace(x.ops.wakeUp)
 	for !isClosed(x.done) {
@@ -42,7 +42,7 @@ func (x *executor) run() {
 	x.self.finish(x.cause[x.side(x.self)])
 }
 
-// sleep waits until something changed, or answers how the link ended.
+// sleep waits for a change. It returns an error if the link has ended.
 func (x *executor) sleep() error {
 	select {
 	case <-x.ops.wake:
@@ -52,7 +52,7 @@ func (x *executor) sleep() error {
 	}
 }
 
-// execute ends the op of t, one way or the other, or lets it end when its message is placed.
+// execute ends the op of t with success or failure, or leaves that to placed.
 func (x *executor) execute(t *task) {
 	op := &t.op
 	if op.Flags&fabric.OpInject != 0 {
@@ -75,7 +75,7 @@ func (x *executor) execute(t *task) {
 	}
 }
 
-// perform does op; later means that placed will end it.
+// perform executes op. later means that placed will end it.
 func (x *executor) perform(op *fabric.Op) (later bool, err error) {
 	for op.Flags&fabric.OpFence != 0 && !x.ops.settled() {
 		if err := x.sleep(); err != nil {
@@ -91,8 +91,8 @@ func (x *executor) perform(op *fabric.Op) (later bool, err error) {
 	return false, x.atomic(op)
 }
 
-// send moves a message into the peer's oldest receive, or into its memory for early messages, or
-// waits for either.
+// send copies a message into the peer's oldest receive, or into the peer's memory for early
+// messages. It waits until one of them is available.
 func (x *executor) send(op *fabric.Op) (later bool, err error) {
 	n := op.Len()
 	for {
@@ -112,12 +112,12 @@ func (x *executor) send(op *fabric.Op) (later bool, err error) {
 	}
 }
 
-// over is the error of what the end of the connection interrupts.
+// over returns the error of an op that the end of the connection interrupts.
 func (x *executor) over() error {
 	return fmt.Errorf("connection to %s ended: %w", x.self.peerName, x.cause[x.side(x.self)])
 }
 
-// fill copies as much of the message msg as there is space in the receive to.
+// fill copies as much of the message msg as fits into the receive to.
 func fill(to, msg *fabric.Op) {
 	both := fabric.Op{Seg: msg.Seg, More: msg.More, RSeg: fabric.RSeg{Addr: to.Seg.Addr, Len: to.Seg.Len}}
 	for i := range to.More {
@@ -142,7 +142,7 @@ func gathered(op *fabric.Op, n uint64) []byte {
 	return b
 }
 
-// rma checks the peer's region, copies, and notifies the peer if the op carries data.
+// rma checks the peer's region, copies, and notifies the peer if the op has remote data.
 func (x *executor) rma(op *fabric.Op) error {
 	if err := x.access(op); err != nil {
 		return err
@@ -162,8 +162,8 @@ func (x *executor) rma(op *fabric.Op) error {
 	return nil
 }
 
-// acquire is the peer's region that op names, if it grants the rights that op needs and every
-// segment is inside. The caller releases it.
+// acquire returns the peer's region that op names, if it grants the rights that op needs and
+// contains every segment. The caller releases it.
 func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
 	r := x.self.domain.imports.Lookup(op.RSeg.Key)
 	if r == nil {
@@ -180,7 +180,7 @@ func (x *executor) acquire(op *fabric.Op) (*regions.MR, error) {
 	return m, nil
 }
 
-// access moves the bytes of a read or write.
+// access copies the bytes of a read or write.
 func (x *executor) access(op *fabric.Op) error {
 	m, err := x.acquire(op)
 	if err != nil {
@@ -221,7 +221,7 @@ func inside(m *regions.MR, op *fabric.Op) error {
 	return nil
 }
 
-// atomic executes the op in the peer's memory.
+// atomic executes an atomic in the peer's memory.
 func (x *executor) atomic(op *fabric.Op) error {
 	m, err := x.acquire(op)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"mori/core/fabric/util/regions"
 )
 
-// A network is a fabric.Fabric: one opening of a Provider.
+// A network is a fabric.Fabric that Provider.Open returned.
 type network struct {
 	util.FabricBase
 	provider *Provider

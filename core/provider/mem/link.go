@@ -10,20 +10,20 @@ import (
 	"mori/core/fabric/util/receive"
 )
 
-// A link is a connection: what its two endpoints share.
+// A link is a connection: the state that its two endpoints share.
 type link struct {
 	ends [2]*endpoint
 	once sync.Once
 	done chan struct{} // closed by end
 
-	cause [2]fabric.Errno // how the connection ended for each; set before done is closed
+	cause [2]fabric.Errno // why the connection ended, for each side; set before done is closed
 }
 
 func newLink(a, b *endpoint) *link {
 	return &link{ends: [2]*endpoint{a, b}, done: make(chan struct{})}
 }
 
-// side is the index of e.
+// side returns the index of e.
 func (l *link) side(e *endpoint) int {
 	if l.ends[0] == e {
 		return 0
@@ -31,8 +31,8 @@ func (l *link) side(e *endpoint) int {
 	return 1
 }
 
-// end ends the connection with a cause for e and one for its peer. The first call counts. It does
-// not wait.
+// end ends the connection with a cause for e and one for its peer. Only the first call has an
+// effect. It does not block.
 func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
 	l.once.Do(func() {
 		i := l.side(e)
@@ -41,7 +41,7 @@ func (l *link) end(e *endpoint, mine, theirs fabric.Errno) {
 	})
 }
 
-// join makes e part of l. It is connecting, and cannot be closed now.
+// join makes e an end of l. e is connecting, so it cannot be closed now.
 func (e *endpoint) join(l *link, peer fabric.Addr) {
 	sender := l.ends[1-l.side(e)]
 	e.feed = e.recv.Feed(receive.FeedConfig{
@@ -57,7 +57,7 @@ func (e *endpoint) join(l *link, peer fabric.Addr) {
 	e.Queues.EQ.Push(fabric.Event{Kind: fabric.EventConnected, EP: e})
 }
 
-// finish ends every op. Nobody touches this side's memory any more.
+// finish ends every op. Nothing accesses this side's memory any more.
 func (e *endpoint) finish(cause fabric.Errno) {
 	e.State.Shut()
 	detail := fmt.Sprintf("connection to %s ended", e.peerName)

@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric/util"
 )
 
-// backlogSize bounds the requests that wait for Accept; Connect waits for a place.
+// backlogSize bounds the requests that wait for Accept. Connect waits for a place.
 const backlogSize = 128
 
 // A listener is a fabric.Listener.
@@ -48,7 +48,7 @@ func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	}
 }
 
-// Close refuses the requests that nobody accepted.
+// Close refuses the requests that were not accepted.
 func (l *listener) Close() error {
 	l.close.Do(func() {
 		l.network.provider.unlist(l)
@@ -58,11 +58,11 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// Where a request stands. It leaves waiting and handed once.
+// The states of a request. It leaves waiting and handed once each.
 const (
 	reqWaiting = iota // in the backlog
 	reqHanded         // with the application
-	reqOver           // answered, or given up by who asked
+	reqOver           // answered, or given up by the requester
 )
 
 // A request is a fabric.ConnReq.
@@ -76,7 +76,7 @@ type request struct {
 	answer chan answer // holds one
 }
 
-// An answer is what Connect waits for.
+// An answer is the result that Connect waits for.
 type answer struct {
 	reply []byte
 	err   error
@@ -86,12 +86,12 @@ func newRequest(asker *endpoint, to fabric.Addr, private []byte) *request {
 	return &request{asker: asker, to: to, private: slices.Clone(private), answer: make(chan answer, 1)}
 }
 
-// Peer is the asker's own name.
+// Peer returns the requester's own name.
 func (r *request) Peer() fabric.Addr { return r.asker.name }
 
 func (r *request) Private() []byte { return r.private }
 
-// hand gives the request to the application, unless it was given up.
+// hand passes the request to the application, unless the requester has given it up.
 func (r *request) hand() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,8 +102,7 @@ func (r *request) hand() bool {
 	return true
 }
 
-// claim reports whether the caller is the one to answer: nobody else has, and who asked still
-// waits.
+// claim reports whether the caller may answer: nobody else has, and the requester still waits.
 func (r *request) claim() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,7 +113,7 @@ func (r *request) claim() bool {
 	return true
 }
 
-// giveUpIfWaiting is claim for one whose request no application has seen.
+// giveUpIfWaiting is claim for a request that no application has seen.
 func (r *request) giveUpIfWaiting() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,21 +12,21 @@ import (
 	"mori/core/internal/sys"
 )
 
-// pendingOps are the ops of an endpoint that have not ended, except receives. One goroutine at a
-// time calls next: the executor's, or, before and after it, the one that flushes.
+// pendingOps are the pending ops of an endpoint, except receives. Only one goroutine at a time
+// calls next: the executor's, or, before and after it, the one that flushes.
 type pendingOps struct {
 	queues *util.Queues
-	wake   chan struct{} // the executor has to look again; holds one
+	wake   chan struct{} // wakes the executor; holds one element
 	count  atomic.Int32
 
-	batch []task // what next takes from
+	batch []task // the tasks that next returns
 	at    int    // the next of batch
 
 	mu      sync.Mutex
-	ended   bool // no more ops are taken
+	ended   bool // no more ops are accepted
 	work    []task
 	placing []placing // sends that wait for the peer's receives
-	tokens  uint64    // given out
+	tokens  uint64    // the last token
 }
 
 // A task is an op to be executed.
@@ -40,7 +40,7 @@ func (p *pendingOps) init(queues *util.Queues) {
 	p.queues, p.wake = queues, make(chan struct{}, 1)
 }
 
-// add takes an op that CheckOp found good.
+// add queues an op that CheckOp has accepted.
 func (p *pendingOps) add(op *fabric.Op) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,7 +62,7 @@ func (p *pendingOps) add(op *fabric.Op) error {
 	return nil
 }
 
-// wakeUp makes the executor look again.
+// wakeUp makes the executor check again.
 func (p *pendingOps) wakeUp() {
 	select {
 	case p.wake <- struct{}{}:
@@ -70,7 +70,7 @@ func (p *pendingOps) wakeUp() {
 	}
 }
 
-// gather takes along what the caller will reuse.
+// gather copies what the caller may reuse after Submit.
 func (t *task) gather() {
 	n := copy(t.inject[:], sys.Bytes(t.op.Seg.Addr, int(t.op.Seg.Len)))
 	for _, s := range t.op.More {
@@ -82,7 +82,7 @@ func (t *task) gather() {
 	}
 }
 
-// next is the next op to execute, nil without one. It is valid until the call after.
+// next returns the next op to execute, or nil. It is valid until the next call.
 func (p *pendingOps) next() *task {
 	if p.at == len(p.batch) {
 		clear(p.batch)
@@ -97,7 +97,7 @@ func (p *pendingOps) next() *task {
 	return &p.batch[p.at-1]
 }
 
-// done ends op well.
+// done ends op successfully.
 func (p *pendingOps) done(op *fabric.Op) {
 	p.count.Add(-1)
 	p.queues.Done(op, op.Len())
@@ -109,7 +109,7 @@ func (p *pendingOps) failed(op *fabric.Op, cause fabric.Errno, detail string) {
 	p.queues.Failed(op, cause, detail)
 }
 
-// flush ends all ops with cause and takes no more. The executor has ended, or never was.
+// flush ends all ops with cause and accepts no more. The executor has ended, or never existed.
 func (p *pendingOps) flush(cause fabric.Errno, detail string) {
 	p.mu.Lock()
 	p.ended = true
@@ -131,8 +131,8 @@ type placing struct {
 	op    fabric.Op
 }
 
-// place makes op end when its message is placed, and returns the token to deliver it with; 0 if
-// nobody waits for that.
+// place makes op end when its message is placed, and returns the token for Deliver. It returns 0 if
+// op does not wait for that.
 func (p *pendingOps) place(op *fabric.Op) uint64 {
 	if op.Flags&fabric.OpDeliveryComplete == 0 {
 		return 0
@@ -144,8 +144,8 @@ func (p *pendingOps) place(op *fabric.Op) uint64 {
 	return p.tokens
 }
 
-// placed ends the send with this token, unless the connection ended before. It completes with mu
-// held, so that Close, which comes through flush, does not return before.
+// placed ends the send with this token, unless the connection ended before. It completes the send
+// with mu held, so that Close, which calls flush, does not return before.
 func (p *pendingOps) placed(token uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -159,7 +159,7 @@ func (p *pendingOps) placed(token uint64) {
 	p.wakeUp()
 }
 
-// settled reports whether every op before the one that is being executed has ended.
+// settled reports whether every op before the current one has ended.
 func (p *pendingOps) settled() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

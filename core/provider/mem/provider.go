@@ -14,10 +14,10 @@ import (
 	"mori/core/fabric/util/atomics"
 )
 
-// maxMsg bounds the bytes of one op, which moves in order whatever it is.
+// maxMsg bounds the bytes of one op. Ops move in order, whatever their length.
 const maxMsg = 1 << 40
 
-// What an endpoint of this provider can do. One of type EPRDM takes TxSize ops for each peer.
+// The limits of an endpoint. An EPRDM accepts TxSize ops for each peer.
 var limits = fabric.Limits{
 	MaxMsg:     maxMsg,
 	MaxInject:  64,
@@ -35,17 +35,17 @@ var limits = fabric.Limits{
 	OrderWAW:   maxMsg,
 }
 
-// earlyRoom bounds the bytes of messages of one peer that wait for their receives.
+// earlyRoom bounds the bytes of one peer's messages that wait for receives.
 const earlyRoom = 16 << 20
 
-// Options shape a Provider.
+// Options configure a Provider.
 type Options struct {
-	// Fault, if set, is called before each op is executed, by many goroutines at once. An error breaks
-	// the connection: the op was not executed, and both sides end with ErrConnReset. It may wait to
-	// delay the op.
+	// Fault, if set, is called before each op is executed, concurrently from many goroutines. If it
+	// returns an error, the connection breaks: the op is not executed, and both sides end with
+	// ErrConnReset. It may block to delay the op.
 	Fault func(op *fabric.Op) error
 
-	// Logger takes one line for each connection that an EPRDM endpoint refuses; nil is slog.Default().
+	// Logger gets one line for each connection that an EPRDM endpoint refuses; nil is slog.Default().
 	Logger *slog.Logger
 }
 
@@ -55,7 +55,7 @@ type Provider struct {
 
 	mu        sync.Mutex
 	listeners map[fabric.Addr]*listener
-	fresh     int // names given out
+	fresh     int // number of generated names
 }
 
 var _ fabric.Provider = (*Provider)(nil)
@@ -65,16 +65,16 @@ func New(opts Options) *Provider {
 	return &Provider{opts: opts, listeners: make(map[fabric.Addr]*listener)}
 }
 
-// Name is "mem".
+// Name returns "mem".
 func (p *Provider) Name() string { return "mem" }
 
-// Version is the provider's and the API's version.
+// Version returns the provider's and the API's version.
 func (p *Provider) Version() (provider, api fabric.Version) {
 	return fabric.Version{Major: 1}, fabric.Version{Major: 1}
 }
 
-// GetInfo answers for a listener, or an endpoint of type EPRDM, named node or node:service: once
-// for each type of endpoint; see fabric.Provider.
+// GetInfo returns one Info for each endpoint type, for a listener or EPRDM endpoint named node or
+// node:service; see fabric.Provider.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	version, _ := p.Version()
 	offer := fabric.Info{
@@ -117,7 +117,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	return &network{provider: p}, nil
 }
 
-// list makes l known under its name, or under a fresh one if it has none.
+// list registers l under its name, or under a new one if it has none.
 func (p *Provider) list(l *listener) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -131,14 +131,14 @@ func (p *Provider) list(l *listener) error {
 	return nil
 }
 
-// name makes up a name for an endpoint.
+// name generates a name for an endpoint.
 func (p *Provider) name() fabric.Addr {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.freshName()
 }
 
-// freshName makes up a name that no listener has. With mu held.
+// freshName generates a name that no listener has. The caller holds mu.
 func (p *Provider) freshName() fabric.Addr {
 	for {
 		p.fresh++

@@ -13,13 +13,13 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// domains are the domains of one fabric.
+// domains holds the domains of one fabric.
 type domains struct {
 	pathbase.Domains[*domain]
 	opts *Options
 }
 
-// A domain is what its data paths share: the engine, and the pins of host memory.
+// A domain is what its data paths share: the engine and the pins of host memory.
 type domain struct {
 	all    *domains
 	table  *regions.Table
@@ -31,7 +31,7 @@ func newDomains(opts *Options) *domains {
 	ds := &domains{opts: opts}
 	ds.Within = opts.releaseWait
 	ds.Open = func(key *conn.Domain) *domain { return newDomain(ds, key.MRs()) }
-	// A peer that was disconnected does not pass the fence. So no device touches the region now.
+	// A disconnected peer cannot pass the fence, so no device accesses the region now.
 	ds.Drop = func(d *domain, region uint64) { d.pins.Drop(region) }
 	ds.Close = (*domain).close
 	return ds
@@ -73,7 +73,7 @@ func (ds *domains) attach(port conn.Port, extra any) (conn.DataPath, error) {
 	return dp, nil
 }
 
-// blocks is the number of blocks of a launch, 0 for the default.
+// blocks returns the number of thread blocks of a launch, 0 for the default.
 func (ds *domains) blocks() int {
 	if ds.opts.Blocks > 0 {
 		return ds.opts.Blocks
@@ -85,8 +85,8 @@ func (ds *domains) blocks() int {
 	return n
 }
 
-// pinFor enters the gate of the pin of a region of host memory, which the caller keeps open, for
-// copies of dev. With wait the region is pinned if it was not; otherwise the error may be
+// pinFor enters the gate of the pin of a region of host memory, for copies of dev. The caller keeps
+// the region open. With wait, it pins the region if necessary; otherwise the error may be
 // pathbase.ErrNotYet.
 func (d *domain) pinFor(mr *regions.MR, dev *device.Device, wait bool) (*hostPin, error) {
 	var p *hostPin

@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// depth is how many copies of a device are under way at once; further ones wait here.
+	// depth is the most copies of a device in progress at once. Further copies wait in the lane's
+	// queue.
 	depth = 32
 
-	// The poller spins from spinEarly before the expected end of a copy until spinFor after it,
-	// since a sleep on Linux takes at least 60 us. After that it looks again each time another 32nd
-	// of the copy's time has passed. It naps for longNap at most, because the expectation is wrong
-	// when the size or the number of copies changes. With 2 ms a write of 256 MiB between H200s,
-	// alone after some with three others beside them, took 1.6 ms more than its copy; a look costs
-	// a microsecond.
+	// The poller spins from spinEarly before the expected end of a copy until spinFor after it, since
+	// a sleep on Linux takes at least 60 us. After that it polls each time another 32nd of the copy's
+	// duration has passed. It naps for at most longNap, because the expectation is wrong when the size
+	// or the number of copies changes. With 2 ms, a write of 256 MiB between H200s took 1.6 ms longer
+	// than its copy when it ran alone after some with three others beside them. A poll costs a
+	// microsecond.
 	spinEarly = 80 * time.Microsecond
 	spinFor   = 60 * time.Microsecond
 	overdue   = 32
 	shortNap  = 60 * time.Microsecond
 	longNap   = 100 * time.Microsecond
 
-	// lingerTime is how long the poller keeps looking when nothing is under way: waking it takes as
-	// long as a small copy.
+	// lingerTime is how long the poller keeps polling without copies in progress, because waking it
+	// takes as long as a small copy.
 	lingerTime = 40 * time.Microsecond
 )
 
 // An engine copies for the data paths of a domain, with two lanes for each device. Its poller, the
-// goroutine of run, waits for the copies under way, and is parked while there are no copies.
+// goroutine of run, polls the copies in progress, and is parked while there are none.
 type engine struct {
 	blocks int
 	log    *slog.Logger
@@ -44,11 +45,11 @@ type engine struct {
 	lanes    map[direction]*lane
 	incoming []*copyJob // started, not yet seen by run
 	waiting  int        // in the lanes' queues
-	retry    bool       // a copy was queued: there may be room by now
+	retry    bool       // a copy was queued; it may fit now
 	parked   bool
-	closing  bool // no lane is made any more
-	closed   bool // run returns when nothing is under way
-	hung     bool // run returns at once, since a device does not end its copies
+	closing  bool // no new lanes
+	closed   bool // run returns when no copy is in progress
+	hung     bool // run returns immediately, since a device does not end its copies
 	started  bool
 
 	news  memory.ParkWord // changed to end a nap of run
@@ -60,14 +61,14 @@ func newEngine(blocks int, log *slog.Logger) *engine {
 	return &engine{blocks: blocks, log: log, lanes: make(map[direction]*lane), wake: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
-// laneOf is the lane of a direction if it was made.
+// laneOf returns the lane of a direction, or nil.
 func (e *engine) laneOf(way direction) *lane {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.lanes[way]
 }
 
-// openLane is laneOf that makes it, which takes the time of a driver's calls.
+// openLane returns the lane of a direction, and makes it if necessary, which calls the driver.
 func (e *engine) openLane(way direction) (*lane, error) {
 	if ln := e.laneOf(way); ln != nil {
 		return ln, nil
@@ -92,7 +93,7 @@ func (e *engine) openLane(way direction) (*lane, error) {
 	return ln, nil
 }
 
-// wakeUp wakes the poller, ahead of a launch that takes as long as the waking.
+// wakeUp wakes the poller before a launch, which takes as long as the wake-up.
 func (e *engine) wakeUp() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -103,7 +104,7 @@ func (e *engine) wakeUp() {
 	e.nudge()
 }
 
-// nudge ends parking. With mu held.
+// nudge unparks the poller. The caller holds mu.
 func (e *engine) nudge() {
 	if e.parked {
 		e.parked = false
@@ -111,8 +112,8 @@ func (e *engine) nudge() {
 	}
 }
 
-// start begins the copy of j on its lane, or queues it. An error means that nothing is copied and
-// the owner is not notified.
+// start starts the copy of j on its lane, or queues it. If it returns an error, nothing is copied
+// and the owner is not notified.
 func (e *engine) start(j *copyJob) error {
 	e.wakeUp()
 	j.begun = time.Now()
@@ -136,8 +137,8 @@ func (e *engine) start(j *copyJob) error {
 		e.incoming = append(e.incoming, j)
 	}
 	e.nudge()
-	// A long copy ends behind those that are under way, long after the poller's nap. The poller need
-	// not wake for it.
+	// A long copy ends after the copies in progress, long after the poller's nap. So the poller need
+	// not wake up for it.
 	if first := j.lane.flying.Add(1) == 1; first || err != nil || j.bytes < leastBytes {
 		e.endNap()
 	}
@@ -149,7 +150,7 @@ func (e *engine) endNap() {
 	e.news.Wake()
 }
 
-// cancel ends the copies of a group that wait for room.
+// cancel ends a group's queued copies.
 func (e *engine) cancel(group any, err error) {
 	var out []*copyJob
 	e.mu.Lock()
@@ -172,7 +173,7 @@ func (e *engine) cancel(group any, err error) {
 	}
 }
 
-// run is the poller: it ends the copies that are done, until the engine closes.
+// run is the poller. It completes finished copies until the engine closes.
 func (e *engine) run() {
 	defer close(e.ended)
 	var active []*copyJob
@@ -210,8 +211,8 @@ func (e *engine) run() {
 	}
 }
 
-// board adds the copies that were started to active. If none has been under way since progress it
-// parks. It reports false once the engine is closed.
+// board adds the started copies to active. It parks if no copy has been in progress since progress.
+// It returns false once the engine is closed.
 func (e *engine) board(active []*copyJob, progress time.Time) ([]*copyJob, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -237,7 +238,7 @@ func (e *engine) board(active []*copyJob, progress time.Time) ([]*copyJob, bool)
 	return active, true
 }
 
-// sleep naps until a copy is started, or for a time.
+// sleep naps for a time, or until a copy is started.
 func (e *engine) sleep(nap time.Duration) {
 	seen := e.news.Value.Load()
 	e.mu.Lock()
@@ -248,7 +249,7 @@ func (e *engine) sleep(nap time.Duration) {
 	}
 }
 
-// refill starts what waits for room, if there may be some, and reports whether it started any.
+// refill starts queued copies if there may be room. It reports whether it started any.
 func (e *engine) refill(room bool) (any bool) {
 	e.mu.Lock()
 	room = (room || e.retry) && e.waiting > 0
@@ -268,7 +269,7 @@ func (e *engine) refill(room bool) (any bool) {
 	return any
 }
 
-// startNext starts the first of a lane's queue, and reports whether it is out of it.
+// startNext starts the first copy of a lane's queue, and reports whether it has left the queue.
 func (e *engine) startNext(ln *lane) bool {
 	e.mu.Lock()
 	if len(ln.queue) == 0 {
@@ -294,8 +295,8 @@ func (e *engine) startNext(ln *lane) bool {
 	return !busy
 }
 
-// close ends the engine. Its copies have ended, but for those that a device does not end. What
-// those touch stays mapped.
+// close stops the engine. Its copies have ended, except those that a device does not end; their
+// memory stays mapped.
 func (e *engine) close() {
 	e.mu.Lock()
 	e.closing = true

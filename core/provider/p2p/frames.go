@@ -12,16 +12,16 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// The frames that p2p adds to the stream beside those of package grant.
+// The frames that p2p adds to the stream, in addition to those of package grant.
 const (
 	frameOrder = grant.FrameOwn + iota // orderFrame, a part of an order: a copy between the sender's share and the receiver's region
 	frameDone                          // doneFrame, the reply to an order
 )
 
-// An orderPart is a run of bytes: at an offset of a share, and at one of a region.
+// An orderPart is a range of bytes, given by its offset in a share and its offset in a region.
 type orderPart struct{ share, region, n uint64 }
 
-// An orderFrame is a piece of an order, the last if last is set.
+// An orderFrame is a part of an order. last marks the final part.
 type orderFrame struct {
 	number uint64
 	share  uint64 // ticket
@@ -31,7 +31,7 @@ type orderFrame struct {
 	parts  []orderPart
 }
 
-// A doneFrame ends an order: with 0, with an errno, or with unable, which says that no byte was
+// A doneFrame ends an order: with 0, with an errno, or with unable. unable means that no byte was
 // copied and that the stream has to carry the op.
 type doneFrame struct {
 	number uint64
@@ -70,7 +70,7 @@ func getKey(b []byte) (k fabric.RegionKey) {
 	return k
 }
 
-// encode is the body of a grant, without its ticket.
+// encode returns the body of a grant, without its ticket.
 func (r *regionRef) encode() []byte {
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, regionRefLen+maxUUID+maxText), r.addr)
 	b = binary.BigEndian.AppendUint64(b, r.size)
@@ -83,7 +83,7 @@ func (r *regionRef) encode() []byte {
 	return append(b, r.why[:min(len(r.why), maxText)]...)
 }
 
-// parseRegionRef is the inverse. The bytes come from outside.
+// parseRegionRef is the inverse of encode. The bytes are untrusted.
 func parseRegionRef(b []byte) (r regionRef, err error) {
 	if len(b) < regionRefLen || len(b) > regionRefLen+maxUUID+maxText {
 		return r, fmt.Errorf("region reference of %d bytes: %w", len(b), fabric.ErrProtocol)
@@ -106,7 +106,7 @@ func parseRegionRef(b []byte) (r regionRef, err error) {
 	return r, nil
 }
 
-// append encodes f, whose parts are partsOfFrame at most.
+// append encodes f, which has at most partsOfFrame parts.
 func (f *orderFrame) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, f.number)
 	b = binary.BigEndian.AppendUint64(b, f.share)

@@ -15,16 +15,17 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A regionGrant is a region of the peer that this side may reach: one that it requested, or a share
-// of device memory, which the peer granted without a request so that this side copies for it.
+// A regionGrant is a region of the peer that this side may access. Either this side requested it,
+// or it is a share of device memory, which the peer granted without a request so that this side
+// copies for it.
 type regionGrant = grant.Grant[*reach]
 
-// grants are those of a connection, with what was opened of the peer's regions.
+// grants are the grants of a connection, with the mappings of the peer's regions.
 type grants struct {
 	pathbase.Grants[*reach]
 
 	path   *dataPath
-	gaveUp chan struct{} // closed when stop does not wait for accesses any more
+	gaveUp chan struct{} // closed when stop stops waiting for accesses
 }
 
 func (g *grants) init(dp *dataPath, table *regions.Table) {
@@ -43,8 +44,8 @@ func parseReach(b []byte) (*reach, error) {
 	return &reach{regionRef: r}, err
 }
 
-// share is the share of a region of device memory that the caller holds open. With wait it is
-// granted if it was not, unless the region cannot be exported: ErrNotSupported.
+// share returns the share of a region of device memory that the caller holds open. With wait, it
+// grants the share if necessary. It returns ErrNotSupported if the region cannot be exported.
 func (g *grants) share(mr *regions.MR, wait bool) (*grant.Issued, error) {
 	if s := g.Given.Shared(mr.Desc()); s != nil {
 		return s, nil
@@ -59,20 +60,20 @@ func (g *grants) share(mr *regions.MR, wait bool) (*grant.Issued, error) {
 	return g.Given.Share(mr, r.encode())
 }
 
-// close closes what was opened of a region that the peer revokes.
+// close closes the mappings of a region that the peer revokes.
 func (g *grants) close(l *regionGrant) {
 	if err := l.Region.close(); err != nil {
 		g.path.log.Warn("p2p: close what was opened of a peer's region", "peer", g.path.port.Peer(), "error", err)
 	}
 }
 
-// stop ends all grants. It closes what was opened of the peer's regions if copies have ended, since
-// others may still touch that.
+// stop ends all grants. ended says whether the copies have ended. If so, stop closes the mappings of
+// the peer's regions; otherwise the copies may still access them.
 func (g *grants) stop(ended bool) {
 	g.Given.Stop()
 	left := g.Held.Stop()
 	if ended {
-		g.Held.Wait() // no access is left under the grants
+		g.Held.Wait() // no access to the granted regions is left
 	}
 	close(g.gaveUp)
 	g.Held.Wait()
@@ -86,7 +87,7 @@ func (g *grants) stop(ended bool) {
 	}
 }
 
-// A reach is a region of the peer and how the devices here see it.
+// A reach is a region of the peer and its mappings on the devices here.
 type reach struct {
 	regionRef
 
@@ -96,7 +97,7 @@ type reach struct {
 	opened  atomic.Pointer[[]mapping] // one for each device that open was called for
 }
 
-// near is regionRef.near, cached.
+// near caches regionRef.near.
 func (r *reach) near() (*device.Device, error) {
 	if d := r.nearest.Load(); d != nil {
 		return d, nil
@@ -108,7 +109,7 @@ func (r *reach) near() (*device.Device, error) {
 	return d, err
 }
 
-// mapped is the region as d sees it, if open was called for d.
+// mapped returns d's mapping of the region, if open was called for d.
 func (r *reach) mapped(d *device.Device) (mapping, bool) {
 	if all := r.opened.Load(); all != nil {
 		for _, m := range *all {
@@ -120,7 +121,7 @@ func (r *reach) mapped(d *device.Device) (mapping, bool) {
 	return mapping{}, false
 }
 
-// open gives d access to the region, once. It may call the driver. The caller is inside the grant.
+// open gives d access to the region, once. It may call the driver. The caller holds the grant.
 func (r *reach) open(d *device.Device, sameProcess bool) mapping {
 	r.opening.Lock()
 	defer r.opening.Unlock()

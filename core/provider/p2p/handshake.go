@@ -27,15 +27,15 @@ const (
 	handshakeLen   = len(handshakeMagic) + 2 + 2 + 16
 )
 
-// process is this process in handshakes: one random number for all its connections. Two processes
-// may have one id in two pid namespaces.
+// process identifies this process in handshakes: one random number for all its connections. Two
+// processes in different pid namespaces may have the same pid.
 var process = sync.OnceValue(func() (id [16]byte) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 })
 
-// A handshakeMessage is what both sides send first on a new socket, with the memfd of their fence
-// beside it.
+// A handshakeMessage is the first message of both sides on a new socket, sent with the memfd of
+// their fence.
 type handshakeMessage struct {
 	minVersion, maxVersion uint16
 	process                [16]byte
@@ -48,7 +48,8 @@ func (h *handshakeMessage) encode() []byte {
 	return append(b, h.process[:]...)
 }
 
-// parseHandshake accepts any input. It returns an error unless the peer speaks a version of ours.
+// parseHandshake accepts any input. It returns an error unless the peer speaks a version that we
+// support.
 func parseHandshake(b []byte) (h handshakeMessage, err error) {
 	if len(b) != handshakeLen || string(b[:len(handshakeMagic)]) != handshakeMagic {
 		return h, fmt.Errorf("handshake is not of mori's p2p: %w", fabric.ErrProtocol)
@@ -62,8 +63,8 @@ func parseHandshake(b []byte) (h handshakeMessage, err error) {
 	return h, nil
 }
 
-// A fence is in front of the memory of one process, in a page that both processes map: copies from
-// or to that memory are counted there, whichever device of the other process does them.
+// A fence guards the memory of one process. Its page, which both processes map, counts the copies
+// from or to that memory, whichever device of the other process executes them.
 type fence struct {
 	local.Fence
 	page []byte
@@ -81,16 +82,17 @@ func newFence(page []byte) fence {
 	return fence{local.Fence{Closed: at + pageClosed, Copying: at + pageCopying}, page}
 }
 
-// A peerProcess is the process at the other end, as the handshake found it.
+// A peerProcess is the process at the other end, according to the handshake.
 type peerProcess struct {
 	process      *local.Peer
 	same         bool  // it is this process
-	ours, theirs fence // in front of our memory, which the peer's copies pass; in front of the peer's
+	ours, theirs fence // of our memory, which the peer's copies pass; of the peer's memory
 
-	unmap runtime.Cleanup // if no connection comes of it
+	unmap runtime.Cleanup // if the connection is not established
 }
 
-// shakeHands exchanges handshakes over conn, which both sides do at once. conn has a deadline.
+// shakeHands exchanges handshakes over conn. Both sides do so at the same time. conn has a
+// deadline.
 func shakeHands(conn *net.UnixConn) (_ *peerProcess, err error) {
 	p := &peerProcess{}
 	defer func() {
@@ -122,7 +124,7 @@ func shakeHands(conn *net.UnixConn) (_ *peerProcess, err error) {
 	return p, nil
 }
 
-// Release unmaps the fences and forgets the process. The socket is the stream's.
+// Release unmaps the fences and closes the process's handle. The stream keeps the socket.
 func (p *peerProcess) Release() {
 	p.unmap.Stop()
 	unmap([2][]byte{p.ours.page, p.theirs.page})

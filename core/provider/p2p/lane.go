@@ -9,8 +9,7 @@ import (
 	"mori/core/device"
 )
 
-// A direction is one way of a device's link: the copies by which it reads, or those by which it
-// writes.
+// A direction is one direction of a device's link: its reads or its writes.
 type direction struct {
 	dev   *device.Device
 	reads bool
@@ -20,13 +19,13 @@ type direction struct {
 type lane struct {
 	copier *device.Copier
 	queue  []*copyJob   // wait for room in the copier; under engine.mu
-	flying atomic.Int32 // copies that have begun and were not seen to end
+	flying atomic.Int32 // copies that have started and are not known to have ended
 
 	// Of the poller.
 	nsPerByte float64   // of recent copies
 	missed    bool      // the last one had ended before the poller looked
-	under     uint64    // bytes of the copies under way
-	ended     time.Time // when the last one was seen to end
+	under     uint64    // bytes of the copies in progress
+	ended     time.Time // when the poller saw the last one end
 }
 
 // A copyJob is one copy of a lane.
@@ -38,11 +37,11 @@ type copyJob struct {
 
 	copy               device.Copy
 	begun, look, until time.Time // look: when it may have ended; until: how long to spin then
-	caught             bool      // it was seen under way after look: the time of its end is known
+	caught             bool      // it was in progress after look, so the time of its end is known
 }
 
-// A copyOwner is notified of the end of a copy, once, while the engine holds no lock. The job is
-// the owner's again.
+// A copyOwner is notified once when a copy ends, while the engine holds no lock. The owner may then
+// reuse the job.
 type copyOwner interface{ copied(err error) }
 
 // reset prepares a job for another copy of its owner.
@@ -50,7 +49,7 @@ func (j *copyJob) reset() {
 	*j = copyJob{copyList: copyList{segs: j.segs[:0]}, owner: j.owner, group: j.group}
 }
 
-// start has the device copy: here the bytes of an op are posted.
+// start makes the device copy. The bytes of an op are posted here.
 func (j *copyJob) start() (device.Copy, error) {
 	if len(j.blocks.DstOffsets) > 0 {
 		return j.lane.copier.StartBlocks(j.blocks)
@@ -58,8 +57,8 @@ func (j *copyJob) start() (device.Copy, error) {
 	return j.lane.copier.Start(j.segs)
 }
 
-// expect sets when the poller looks at a copy that has begun. Copies of one device share its links,
-// so it ends behind those that are under way already.
+// expect sets when to poll a copy that has started. Copies of one device share its links, so it
+// ends after those already in progress.
 func (j *copyJob) expect() {
 	j.lane.under += j.bytes
 	takes := time.Duration(float64(j.lane.under) * j.lane.nsPerByte)
@@ -68,7 +67,7 @@ func (j *copyJob) expect() {
 	j.caught = false
 }
 
-// nap is how long the poller need not look at j; 0 while it is expected to end.
+// nap returns how long the poller need not poll j, or 0 when its end is expected.
 func (j *copyJob) nap(now time.Time) time.Duration {
 	j.caught = j.caught || now.After(j.look)
 	if now.After(j.until) {
@@ -78,11 +77,11 @@ func (j *copyJob) nap(now time.Time) time.Duration {
 	return max(0, j.look.Sub(now))
 }
 
-// leastBytes is the length from which a copy shows its lane's speed.
+// leastBytes is the shortest copy from which the lane's speed is measured.
 const leastBytes = 1 << 20
 
-// measured remembers how fast the lane was: since the copy began, or since the one before it ended,
-// with which it shared the link.
+// measured records the lane's speed: the time since the copy began, or since the previous one
+// ended, which shared the link with it.
 func (j *copyJob) measured(now time.Time, err error) {
 	ln := j.lane
 	ln.flying.Add(-1)
@@ -97,9 +96,9 @@ func (j *copyJob) measured(now time.Time, err error) {
 	}
 }
 
-// learn updates the expectation by the time per byte of a copy. A copy that had ended before the
-// poller looked took less than per: a poller that expects too much sleeps too long and measures its
-// own sleep. So the expectation falls until copies are caught under way.
+// learn updates the expectation with a copy's time per byte. If a copy had ended before the poller
+// looked, it took less than per. A poller that expects too much sleeps too long and measures its
+// own sleep. So the expectation falls until the poller sees copies in progress.
 func (ln *lane) learn(per float64, caught bool) {
 	switch {
 	case !caught && ln.missed:

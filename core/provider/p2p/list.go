@@ -10,19 +10,19 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A copyList is what a device copies at once.
+// A copyList is what a device copies in one launch.
 type copyList struct {
 	segs   []device.CopySegment
 	blocks device.CopyBlocks // in place of segs, if it has some
 	bytes  uint64
 }
 
-// clear empties the list for n segments.
+// clear empties the list and makes room for n segments.
 func (c *copyList) clear(n int) {
 	c.bytes, c.blocks, c.segs = 0, device.CopyBlocks{}, slices.Grow(c.segs[:0], n)
 }
 
-// add appends a segment, or extends the last one if it continues that.
+// add appends a segment, or extends the last one if they are adjacent.
 func (c *copyList) add(kind fabric.OpKind, local, remote, n uint64) {
 	c.bytes += n
 	to, from := remote, local
@@ -38,8 +38,8 @@ func (c *copyList) add(kind fabric.OpKind, local, remote, n uint64) {
 	c.segs = append(c.segs, device.CopySegment{Dst: to, Src: from, Bytes: n})
 }
 
-// list writes down what is copied between the local segments of op and the peer's region, which the
-// device sees at base. Lists have thousands of segments, most of them of one region and of the same
+// list builds the list of copies between the local segments of op and the peer's region, which the
+// device sees at base. Lists have thousands of segments, most of them in one region and with equal
 // lengths on both sides.
 func (x *payload) list(op *fabric.Op, base uint64, wait bool) error {
 	n := 1 + max(len(op.More), len(op.RMore))
@@ -74,7 +74,8 @@ func (x *payload) list(op *fabric.Op, base uint64, wait bool) error {
 	return nil
 }
 
-// listPairs is list for segments that are as long as their counterparts; false if one is not.
+// listPairs is list for segments whose counterparts have the same length. It returns false if one
+// has not.
 func (x *payload) listPairs(op *fabric.Op, base uint64, wait bool) (bool, error) {
 	if len(op.More) != len(op.RMore) || op.Seg.Len != op.RSeg.Len || op.Seg.Len == 0 {
 		return false, nil
@@ -113,7 +114,7 @@ func (x *payload) listPairs(op *fabric.Op, base uint64, wait bool) (bool, error)
 	return true, nil
 }
 
-// listBlocks is list for an op of blocks, which the device takes as they are.
+// listBlocks is list for an op of blocks, which the device accepts directly.
 func (x *payload) listBlocks(op *fabric.Op, base uint64, wait bool) error {
 	in, err := x.spanOf(&op.Seg, wait) // Submit has checked that it has all blocks
 	if err != nil {
@@ -129,8 +130,8 @@ func (x *payload) listBlocks(op *fabric.Op, base uint64, wait bool) error {
 	return nil
 }
 
-// A span is a local region to which the device has access, and what is added to its addresses for
-// the device.
+// A span is a local region that the device can access, and the offset from its host addresses to
+// the device's.
 type span struct {
 	desc      fabric.MRDesc
 	addr, len uint64

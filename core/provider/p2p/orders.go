@@ -12,11 +12,11 @@ import (
 )
 
 // Host memory of another process cannot be mapped here, but the other process can map our device
-// memory. So we grant it a share of that, and send it an order with the op's pieces. It copies with
-// its own GPU and its own pin.
+// memory. So we grant it a share of that memory and send it an order with the op's pieces. It
+// copies with its own GPU and its own pin.
 
-// maxParts bounds the parts of all orders of a connection that are under way in one direction. The
-// target keeps them, and they fill half of the queue of frames to send.
+// maxParts bounds the parts of all pending orders of a connection in one direction. The target
+// stores them, and they fill half of the queue of outgoing frames.
 const maxParts = 16 << 10
 
 // orders are the ops of a data path that the peer copies.
@@ -29,7 +29,7 @@ type orders struct {
 	credit  int                   // parts that may still be sent
 }
 
-// A sentOrder is what a pendingOp has of its order.
+// A sentOrder is the order state of a pendingOp.
 type sentOrder struct {
 	number uint64
 	parts  int
@@ -39,9 +39,8 @@ func (s *orders) init(dp *dataPath) {
 	s.path, s.pending, s.credit = dp, make(map[uint64]*pendingOp), maxParts
 }
 
-// start lets the peer copy between one local region of device memory and its region. It reports
-// false if the op must take the stream: because of the error, or because too many parts are under
-// way.
+// start makes the peer copy between one local region of device memory and its region. It returns
+// false if the op must use the stream: because of the error, or because too many parts are pending.
 func (s *orders) start(o *pendingOp, l *regionGrant, wait bool) (bool, error) {
 	parts, share, err := s.write(o, wait)
 	if err != nil {
@@ -63,8 +62,8 @@ func (s *orders) start(o *pendingOp, l *regionGrant, wait bool) (bool, error) {
 	return true, nil
 }
 
-// write lists an op's pieces, for which it must have one local region only, and finds the ticket of
-// that region's share.
+// write lists an op's pieces and finds the ticket of its local region's share. The op must use only
+// one local region.
 func (s *orders) write(o *pendingOp, wait bool) (parts []orderPart, share uint64, err error) {
 	op := o.op
 	first := firstOnDevice(op)
@@ -98,10 +97,9 @@ func (s *orders) write(o *pendingOp, wait bool) (parts []orderPart, share uint64
 	return parts, issued.Ticket, nil
 }
 
-// segmentParts are the parts of an order for an op of segments of a region at base.
+// segmentParts returns the parts of an order for an op of segments of a region at base.
 func segmentParts(o *pendingOp, base uint64, wait bool) ([]orderPart, error) {
-	// The list is that of a copy from or to a peer's region at address 0, so the peer's addresses are
-	// offsets.
+	// The list assumes that the peer's region is at address 0, so the peer's addresses are offsets.
 	if err := o.list(o.op, 0, wait); err != nil {
 		return nil, err
 	}
@@ -129,7 +127,7 @@ func blockParts(op *fabric.Op, base uint64) []orderPart {
 	return parts
 }
 
-// post posts an order's frames, one behind the other. With mu held.
+// post posts an order's frames in sequence. The caller holds mu.
 func (s *orders) post(f orderFrame, parts []orderPart) {
 	for !f.last {
 		n := min(len(parts), partsOfFrame)
@@ -162,7 +160,7 @@ func (s *orders) onDone(body []byte) error {
 	return nil
 }
 
-// take removes an order, or returns nil.
+// take removes and returns an order, or returns nil.
 func (s *orders) take(number uint64) *pendingOp {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +172,7 @@ func (s *orders) take(number uint64) *pendingOp {
 	return o
 }
 
-// drop ends the orders of a connection that has ended. The peer copies no more.
+// drop ends the orders of a connection that has ended. The peer does not copy any more.
 func (s *orders) drop(cause error) {
 	s.mu.Lock()
 	pending := s.pending

@@ -16,8 +16,8 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A dataPath moves the payload of one endpoint's reads and writes where a GPU's memory is at one
-// end. It is a conn.DataPath. Its parts own their state:
+// A dataPath moves the payload of one endpoint's reads and writes if one end at least is GPU
+// memory. It is a conn.DataPath. Its parts own their state:
 //
 //	ops      our reads and writes, from RMA to their completion (pending.go)
 //	grants   regions of the peer that we may reach, and regions that the peer may reach (grants.go)
@@ -32,7 +32,7 @@ import (
 type dataPath struct {
 	port   pathbase.Port
 	log    *slog.Logger
-	within time.Duration // how long a peer or a device is waited for
+	within time.Duration // how long to wait for a peer or a device
 	peer   *peerProcess
 	domain *domain
 	member pathbase.Member
@@ -59,12 +59,12 @@ func newDataPath(port pathbase.Port, peer *peerProcess, table *regions.Table, op
 	return dp
 }
 
-// longList is the number of segments from which the caller does not write the list itself: 8192
-// take 0.1 ms with the copy into the list that the GPU reads, which is as long as the GPU copies
-// 4 KiB each. So the next op is submitted meanwhile.
+// longList is the number of segments from which the caller does not build the list itself. 8192
+// segments take 0.1 ms, including the copy into the list that the GPU reads. The GPU takes as long
+// to copy 4 KiB for each. So the caller can submit the next op meanwhile.
 const longList = 512
 
-// RMA takes an op over; see conn.DataPath.
+// RMA takes over an op; see conn.DataPath.
 func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Seg.Len == 0 && op.Len() == 0 || op.Flags&fabric.OpInject != 0 {
 		return false
@@ -86,14 +86,14 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	return true
 }
 
-// startLater waits for what RMA did not wait for.
+// startLater waits for what RMA could not wait for, then starts the op.
 func (dp *dataPath) startLater(o *pendingOp, key fabric.RegionKey) {
 	if dp.start(o, key, true) == pathbase.ByStream {
 		dp.ops.handBack(o)
 	}
 }
 
-// start begins an op. Without wait it calls no driver but for the launch.
+// start starts an op. Without wait, the only driver call is the launch.
 func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbase.Outcome {
 	l, err := dp.grants.Find(key, wait)
 	if errors.Is(err, pathbase.ErrNotYet) {
@@ -116,7 +116,7 @@ func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbas
 		return dp.ops.fail(o, err)
 	}
 	err = dp.prepare(o, l, gpu, wait)
-	if err == nil && wait && dp.peer.theirs.IsClosed() { // it took so long that the peer may not have waited
+	if err == nil && wait && dp.peer.theirs.IsClosed() { // it took so long that the peer may have stopped waiting
 		return dp.ops.fail(o, dp.closedByPeer())
 	}
 	if err == nil {
@@ -132,7 +132,7 @@ func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbas
 	return dp.notPrepared(o, err)
 }
 
-// startOrder has the peer copy the op.
+// startOrder makes the peer copy the op.
 func (dp *dataPath) startOrder(o *pendingOp, l *regionGrant, wait bool) pathbase.Outcome {
 	started, err := dp.orders.start(o, l, wait)
 	if started {
@@ -145,11 +145,11 @@ func (dp *dataPath) startOrder(o *pendingOp, l *regionGrant, wait bool) pathbase
 	return pathbase.ByStream
 }
 
-// errUnreachable: the copying device has no way to the peer's region.
+// errUnreachable means that the copying device cannot access the peer's region.
 var errUnreachable = errors.New("the peer's region is unreachable")
 
-// notPrepared is the outcome of an op that could not be prepared because of err: an error of the op
-// ends it, and one of a device leaves it to the stream.
+// notPrepared returns the outcome of an op whose preparation failed with err. An error of the op
+// ends it; an error of a device leaves the op to the stream.
 func (dp *dataPath) notPrepared(o *pendingOp, err error) pathbase.Outcome {
 	var fault fabric.Errno
 	switch {
@@ -162,7 +162,7 @@ func (dp *dataPath) notPrepared(o *pendingOp, err error) pathbase.Outcome {
 	return pathbase.ByStream
 }
 
-// firstOnDevice is the op's first local segment of device memory.
+// firstOnDevice returns the op's first local segment of device memory.
 func firstOnDevice(op *fabric.Op) *fabric.Seg {
 	if op.Seg.MR != 0 {
 		return &op.Seg
@@ -175,7 +175,7 @@ func firstOnDevice(op *fabric.Op) *fabric.Seg {
 	return nil
 }
 
-// prepare chooses the device that copies, and lists what it copies.
+// prepare chooses the device that copies, and builds the list of copies.
 func (dp *dataPath) prepare(o *pendingOp, l *regionGrant, gpu *fabric.Seg, wait bool) error {
 	d, err := o.copier(l, gpu)
 	if err != nil {
@@ -195,9 +195,9 @@ func (dp *dataPath) closedByPeer() error {
 	return local.OpFault(fabric.ErrConnReset, "%s closed the connection", dp.port.Peer())
 }
 
-// Messages are the stream's.
+// The stream carries messages.
 
-// Frame takes the peer's extension frames; see conn.DataPath.
+// Frame handles the peer's extension frames; see conn.DataPath.
 func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOrder:
@@ -208,12 +208,12 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	return dp.grants.OnFrame(kind, body)
 }
 
-// holds reports whether a copy that is under way keeps a local region open.
+// holds reports whether a pending copy keeps a local region open.
 func (dp *dataPath) holds(region uint64) bool {
 	return dp.ops.holds(region) || dp.server.holds(region)
 }
 
-// Describe says how bytes move; see conn.DataPath.
+// Describe names the data path; see conn.DataPath.
 func (dp *dataPath) Describe() (name, reason string) {
 	where := fmt.Sprintf("process %d of this host", dp.peer.process.PID)
 	if dp.peer.same {

@@ -14,8 +14,8 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A payload is a copy with what it holds until it ends: the grant of the peer's region, with the
-// peer's fence, and the local regions. It is part of a pendingOp or of a servedOrder.
+// A payload is a copy and what it holds until it ends: the grant of the peer's region, the peer's
+// fence, and the local regions. It is part of a pendingOp or of a servedOrder.
 type payload struct {
 	copyJob
 
@@ -25,11 +25,11 @@ type payload struct {
 	regions []uint64 // ids of held since noteRegions
 }
 
-// A hold is a local region that is kept open, and what devices see of it.
+// A hold is a local region that is kept open, and how devices access it.
 type hold struct {
 	mr      *regions.MR
-	pin     *hostPin // of host memory: the payload is inside its gate
-	shift   uint64   // from an address to the device's
+	pin     *hostPin // of host memory: the payload has entered its gate
+	shift   uint64   // from host addresses to the device's
 	reached bool     // the copying device has access
 }
 
@@ -37,13 +37,13 @@ func (x *payload) init(dp *dataPath, owner copyOwner) {
 	x.path, x.group, x.owner = dp, dp, owner
 }
 
-// reset prepares a payload that was released for another copy.
+// reset prepares a released payload for another copy.
 func (x *payload) reset() {
 	x.copyJob.reset()
 	x.regions = x.regions[:0]
 }
 
-// enter begins an access to the peer's memory, unless its grant or its fence forbids that.
+// enter begins an access to the peer's memory, unless its grant or its fence forbids it.
 func (x *payload) enter(l *regionGrant) error {
 	if err := pathbase.Enter(l); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (x *payload) release() {
 	x.held = x.held[:0]
 }
 
-// noteRegions records which local regions are held.
+// noteRegions records which local regions the payload holds.
 func (x *payload) noteRegions() {
 	x.regions = x.regions[:0]
 	for i := range x.held {
@@ -81,7 +81,7 @@ func (x *payload) noteRegions() {
 	}
 }
 
-// copier is the device that copies: that of the local memory, else one near the peer's.
+// copier returns the device that copies: that of the local memory, else one near the peer's.
 func (x *payload) copier(l *regionGrant, gpu *fabric.Seg) (*device.Device, error) {
 	if gpu == nil {
 		return l.Region.near()
@@ -90,11 +90,11 @@ func (x *payload) copier(l *regionGrant, gpu *fabric.Seg) (*device.Device, error
 	if err != nil {
 		return nil, err
 	}
-	h.reached = true // it is this device's own
+	h.reached = true // it belongs to this device
 	return pathbase.DeviceOf(h.mr.Buffer())
 }
 
-// reach takes the lane of a device and a direction, and returns the address at which the device
+// reach selects the lane of a device and a direction, and returns the address at which the device
 // sees the region of l.
 func (x *payload) reach(l *regionGrant, way direction, wait bool) (base uint64, err error) {
 	if x.lane = x.path.domain.engine.laneOf(way); x.lane == nil {
@@ -133,7 +133,7 @@ func (x *payload) holdDevice(s *fabric.Seg) (*hold, error) {
 	return &x.held[len(x.held)-1], inside(mr, s)
 }
 
-// inside refuses a segment that its region does not have.
+// inside rejects a segment that is not within its region.
 func inside(mr *regions.MR, s *fabric.Seg) error {
 	b := mr.Buffer()
 	if s.Addr < b.Addr || s.Addr-b.Addr > b.Len || s.Len > b.Len-(s.Addr-b.Addr) {
@@ -142,7 +142,7 @@ func inside(mr *regions.MR, s *fabric.Seg) error {
 	return nil
 }
 
-// holdHost keeps the region of a segment of host memory open, and its pin.
+// holdHost keeps the region of a segment of host memory open, and its pin entered.
 func (x *payload) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
 	for i := range x.held {
 		if h := &x.held[i]; h.pin != nil && inside(h.mr, s) == nil {
@@ -162,13 +162,13 @@ func (x *payload) holdHost(s *fabric.Seg, wait bool) (*hold, error) {
 	return &x.held[len(x.held)-1], nil
 }
 
-// fault is the error of a payload whose copy failed.
+// fault returns the error of a payload whose copy failed.
 func (x *payload) fault(err error) error {
 	pieces := max(len(x.segs), len(x.blocks.DstOffsets))
 	return local.OpFault(deviceErrno(err), "%d bytes in %d pieces with %s: %v", x.bytes, pieces, x.path.port.Peer(), err)
 }
 
-// deviceErrno is the cause of a driver's error.
+// deviceErrno returns the Errno for a driver's error.
 func deviceErrno(err error) fabric.Errno {
 	var errno fabric.Errno
 	switch {

@@ -12,13 +12,13 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A pendingOp is one of our ops, from RMA to its completion. It is used again.
+// A pendingOp is one of our ops, from RMA to its completion. It is reused.
 type pendingOp struct {
 	payload
 
 	ticket conn.Ticket
 	op     *fabric.Op
-	ended  atomic.Bool // completed, or given back to the stream
+	ended  atomic.Bool // completed, or returned to the stream
 	order  sentOrder   // of an op that the peer copies
 }
 
@@ -40,7 +40,7 @@ func (s *ops) init(dp *dataPath) {
 	}
 }
 
-// add makes an op pending. After Stop it finishes the op and returns nil.
+// add makes an op pending. After Stop it ends the op and returns nil.
 func (s *ops) add(t conn.Ticket, op *fabric.Op) *pendingOp {
 	if !s.Admit(t) {
 		return nil
@@ -51,7 +51,7 @@ func (s *ops) add(t conn.Ticket, op *fabric.Op) *pendingOp {
 	return o
 }
 
-// launch starts the copy of an op that was prepared.
+// launch starts the copy of a prepared op.
 func (s *ops) launch(o *pendingOp) {
 	s.note(o)
 	if err := s.path.domain.engine.start(&o.copyJob); err != nil {
@@ -59,14 +59,14 @@ func (s *ops) launch(o *pendingOp) {
 	}
 }
 
-// note records for holds which local regions o keeps open from now on.
+// note records, for holds, which local regions o keeps open from now on.
 func (s *ops) note(o *pendingOp) {
 	s.pending.Lock()
 	defer s.pending.Unlock()
 	o.noteRegions()
 }
 
-// holds reports whether an op that is under way keeps a local region open.
+// holds reports whether a pending op keeps a local region open.
 func (s *ops) holds(region uint64) bool {
 	return s.pending.Any(func(o *pendingOp) bool { return slices.Contains(o.regions, region) })
 }
@@ -78,14 +78,14 @@ func (o *pendingOp) copied(err error) {
 	case err != nil:
 		err = o.fault(err)
 	case !dp.peer.same && dp.peer.process.Dead():
-		// Its memory exists as long as it is mapped here: the copy succeeded, and no process has the
+		// The memory exists as long as it is mapped here: the copy succeeded, but no process has the
 		// bytes.
 		err = local.OpFault(fabric.ErrConnReset, "the peer's process %d has ended", dp.peer.process.PID)
 	}
 	dp.ops.end(o, err)
 }
 
-// end completes an op, unless abandon did.
+// end completes an op, unless abandon has done so.
 func (s *ops) end(o *pendingOp, err error) {
 	if t, op := s.take(o); op != nil {
 		s.Complete(t, op.Kind == fabric.OpWrite && op.Flags&fabric.OpRemoteData != 0, err)
@@ -98,14 +98,14 @@ func (s *ops) fail(o *pendingOp, err error) pathbase.Outcome {
 	return pathbase.Started
 }
 
-// handBack leaves an op to the stream after RMA has taken it.
+// handBack returns an op to the stream after RMA has taken it over.
 func (s *ops) handBack(o *pendingOp) {
 	if t, op := s.take(o); op != nil {
 		s.HandBack(t)
 	}
 }
 
-// refuse leaves an op to the stream in RMA. It reports false if the op was ended meanwhile.
+// refuse leaves an op to the stream in RMA. It returns false if the op has ended meanwhile.
 func (s *ops) refuse(o *pendingOp) bool {
 	if _, op := s.take(o); op == nil {
 		return false
@@ -114,7 +114,7 @@ func (s *ops) refuse(o *pendingOp) bool {
 	return true
 }
 
-// take releases what an op holds. It returns the op if the caller is to end it, and nil if abandon
+// take releases what an op holds. It returns the op if the caller must end it, and nil if abandon
 // has ended it.
 func (s *ops) take(o *pendingOp) (t conn.Ticket, op *fabric.Op) {
 	s.pending.Remove(o) // before what holds reads changes
@@ -130,7 +130,7 @@ func (s *ops) take(o *pendingOp) (t conn.Ticket, op *fabric.Op) {
 	return t, op
 }
 
-// abandon ends the ops whose copies a device does not end. It returns how many there are.
+// abandon ends the ops whose copies a device does not end. It returns their number.
 func (s *ops) abandon() int {
 	var late []conn.Ticket
 	copies := 0

@@ -13,9 +13,9 @@ import (
 	"mori/core/provider/internal/local"
 )
 
-// pins are the ranges of host memory that this process has pinned for copies. Drivers refuse to pin
-// a byte twice, and regions may overlap: each byte belongs to one range at most, which lives as
-// long as a region needs it. Sorted by address.
+// pins are the ranges of host memory that this process has pinned for copies, sorted by address.
+// Drivers refuse to pin a byte twice, and regions may overlap. So each byte belongs to at most one
+// range, which exists as long as a region needs it.
 var pins struct {
 	sync.Mutex
 	all []*pinnedRange
@@ -28,14 +28,14 @@ type pinnedRange struct {
 	users  int
 }
 
-// A pinned is host memory that devices of a vendor access at its host address plus shift.
+// A pinned is host memory that a vendor's devices access at its host address plus shift.
 type pinned struct {
 	shift  uint64
 	ranges []*pinnedRange // nil: the program has pinned it, and unpins it
 }
 
 // pin gives devices of d's vendor access to n bytes of host memory. It pins whole pages, because
-// drivers refuse two ranges that share a page, too.
+// drivers also refuse two ranges that share a page.
 func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	pins.Lock()
 	defer pins.Unlock()
@@ -62,8 +62,8 @@ func pin(d *device.Device, addr, n uint64) (*pinned, error) {
 	return p, nil
 }
 
-// pinnedByOthers reports whether the program has pinned the memory, as PyTorch does, and not this
-// package.
+// pinnedByOthers reports whether the program, and not this package, has pinned the memory, as
+// PyTorch does.
 func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 	if at.Kind != device.Host || at.DeviceAddr == 0 || at.Device != nil && at.Device.Vendor != d.Vendor || at.Base == 0 || addr < at.Base || addr+n > at.Base+at.Bytes {
 		return false
@@ -73,8 +73,8 @@ func pinnedByOthers(d *device.Device, at device.Pointer, addr, n uint64) bool {
 
 func (r *pinnedRange) shift() uint64 { return r.memory.DeviceAddr() - r.lo }
 
-// rangeAt is the range that has the byte at addr. If there is no range, it pins one that extends to
-// end or to the next range. With pins locked.
+// rangeAt returns the range that contains addr. If there is none, it pins one that extends to end
+// or to the next range. The caller holds the lock of pins.
 func rangeAt(d *device.Device, addr, end uint64) (*pinnedRange, error) {
 	i := 0
 	for ; i < len(pins.all); i++ {
@@ -124,7 +124,7 @@ func (p *pinned) unpin() error {
 	return errors.Join(errs...)
 }
 
-// A hostPin is a local region of host memory as devices see it.
+// A hostPin is a local region of host memory, pinned for devices.
 type hostPin struct {
 	use    local.Gate
 	vendor device.Vendor
@@ -132,7 +132,7 @@ type hostPin struct {
 	err    error // why the region cannot be pinned
 }
 
-// Use is the gate of the copies that use it; see pathbase.Registration.
+// Use returns the gate of the copies that use the pin; see pathbase.Registration.
 func (p *hostPin) Use() *local.Gate { return &p.use }
 
 // Close unpins the memory.

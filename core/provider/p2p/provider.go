@@ -20,29 +20,30 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// bestOp is long enough that the launch of a kernel, or the end of a copy, costs little beside it.
-// All blocks of a batch are one list then.
+// bestOp is so long that the launch of a kernel, or the end of a copy, costs little in comparison.
+// All blocks of a batch then form one list.
 const bestOp = 256 << 20
 
-// Options shape a Provider. The zero value is good.
+// Options configure a Provider. The zero value is valid.
 type Options struct {
 	Log *slog.Logger // nil: slog.Default()
 
 	// Blocks is how many thread blocks copy a list of scattered pieces, one list after the other. 0
-	// takes MORI_P2P_BLOCKS, and without that a number by the size, and lists run concurrently.
+	// uses MORI_P2P_BLOCKS. If that is not set, either, the number depends on the size, and lists run
+	// concurrently.
 	Blocks int
 
-	// releaseWait is how long a peer or a device is waited for, 0 for pathbase.ReleaseWait: for tests.
+	// releaseWait is how long to wait for a peer or a device, 0 for pathbase.ReleaseWait. For tests.
 	releaseWait time.Duration
 }
 
-// A Provider is the transport between memories of which one at least is a GPU's, within this host.
+// A Provider is the transport within this host for transfers with GPU memory at one end at least.
 type Provider struct {
 	conn.Offer
 	opts Options
 }
 
-// Registration is what package core knows of this provider.
+// Registration describes this provider to package core.
 var Registration = fabric.Registration{
 	Name: "p2p", Scope: fabric.ScopeHost, Medium: fabric.MediumGPU, GPUMemory: true, Preference: 40,
 	Diagnose: diagnose,
@@ -59,7 +60,7 @@ func diagnose(fabric.Peers) fabric.Diagnosis {
 
 var _ fabric.Provider = (*Provider)(nil)
 
-// New makes a provider. It starts nothing.
+// New makes a provider. It starts no goroutines and loads no drivers.
 func New(opts Options) *Provider {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -74,8 +75,8 @@ func New(opts Options) *Provider {
 	return p
 }
 
-// GetInfo offers this host, with an Info for each type of endpoint that satisfies hints, EPMsg
-// first, if there is a GPU. node is empty; service is the name to connect to, "@name" or "name".
+// GetInfo returns an Info for each endpoint type that satisfies hints, EPMsg first, if this host
+// has a GPU. node is empty; service is the name to connect to, "@name" or "name".
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	if node != "" {
 		return nil, fmt.Errorf("p2p to node %q: peers are processes of this host: %w", node, fabric.ErrNoData)
@@ -88,7 +89,7 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if err != nil {
 		return nil, err
 	}
-	if _, err := device.Devices(); err != nil { // only now: it loads the drivers
+	if _, err := device.Devices(); err != nil { // not earlier: it loads the drivers
 		return nil, fmt.Errorf("p2p copies between GPUs, and %w: %w", err, fabric.ErrNoData)
 	}
 	return answers, nil
@@ -114,7 +115,7 @@ func (p *Provider) Open(_ context.Context, in *fabric.Info) (fabric.Fabric, erro
 	})
 }
 
-// A transport makes abstract unix sockets that begin with p2p's handshake.
+// A transport makes abstract unix sockets whose connections begin with p2p's handshake.
 type transport struct{ local.Sockets }
 
 var _ handshake.Transport = transport{}

@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A regionRef is where a region lies, as its owner describes it to a peer.
+// A regionRef is a region's location, as its owner describes it to a peer.
 type regionRef struct {
 	addr, size uint64 // in the owner's process
 	access     fabric.Access
@@ -24,8 +24,8 @@ type regionRef struct {
 
 func (r *regionRef) exported() bool { return r.ipc.Bytes > 0 }
 
-// describe describes a region to a peer. A peer in another process needs a handle for device
-// memory.
+// describe returns the description of a region for a peer. A peer in another process needs a handle
+// for device memory.
 func describe(mr *regions.MR, sameProcess bool) regionRef {
 	buf := mr.Buffer()
 	r := regionRef{addr: buf.Addr, size: buf.Len, access: mr.Access(), kind: buf.Kind}
@@ -48,8 +48,9 @@ func describe(mr *regions.MR, sameProcess bool) regionRef {
 	return r
 }
 
-// near is the device that copies to and from r if no local segment decides it: the one that has r,
-// if this process sees it, else any device of that vendor, since the driver may open r through it.
+// near returns the device that copies to and from r if no local segment determines it. That is r's
+// own device if this process sees it. Otherwise it is any device of that vendor, since the driver
+// may be able to open r through it.
 func (r *regionRef) near() (*device.Device, error) {
 	d, err := pathbase.FindDevice(r.kind, func(d *device.Device) bool { return d.UUID == r.uuid })
 	if d == nil && err == nil {
@@ -61,7 +62,7 @@ func (r *regionRef) near() (*device.Device, error) {
 	return d, err
 }
 
-// A mapping is a region of the peer as one device sees it.
+// A mapping is a region of the peer as one device accesses it.
 type mapping struct {
 	dev  *device.Device
 	addr uint64
@@ -69,7 +70,7 @@ type mapping struct {
 	undo func() error
 }
 
-// open gives d access to r, which is of this process or of another.
+// open gives d access to r, a region of this or another process.
 func (r *regionRef) open(d *device.Device, sameProcess bool) mapping {
 	m := mapping{dev: d}
 	switch {
@@ -93,7 +94,7 @@ func (r *regionRef) open(d *device.Device, sameProcess bool) mapping {
 	return m
 }
 
-// reachable gives d access to the device of r, if this process sees that device.
+// reachable gives d access to r's device, if this process sees that device.
 func (r *regionRef) reachable(d *device.Device) error {
 	owner, err := pathbase.FindDevice(r.kind, func(d *device.Device) bool { return d.UUID == r.uuid })
 	if err != nil {
@@ -116,9 +117,9 @@ func (r *regionRef) reachable(d *device.Device) error {
 }
 
 // isThere checks that n bytes of this process are device memory, in one or more allocations, and
-// that d reaches them: a copy beyond would cost the process its device. Peer access does not cover
-// virtual and pool memory, whose owner gives access to single devices, and drivers do not report to
-// which.
+// that d can access them: a copy beyond them would make the device unusable for this process. Peer
+// access does not cover virtual and pool memory. Its owner gives access to single devices, and
+// drivers do not report which.
 func isThere(d *device.Device, addr, n uint64) error {
 	for next, end := addr, addr+n; next < end; {
 		at, err := device.Lookup(next)
@@ -150,8 +151,8 @@ func (r *regionRef) openIPC(m *mapping) {
 		return
 	}
 	m.addr, m.undo = mem.Addr(), mem.Close
-	// Do not trust the peer's sizes: a copy beyond the allocation would cost this process its
-	// device.
+	// Do not trust the peer's sizes: a copy beyond the allocation would make the device unusable for
+	// this process.
 	if at, err := device.Lookup(m.addr); err == nil && at.Bytes > 0 && (m.addr < at.Base || m.addr+r.size > at.Base+at.Bytes) {
 		err = fmt.Errorf("region of %d bytes at %#x of an allocation of %d at %#x: %w", r.size, m.addr, at.Bytes, at.Base, fabric.ErrProtocol)
 		*m = mapping{dev: m.dev, err: errors.Join(err, mem.Close())}

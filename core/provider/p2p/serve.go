@@ -15,14 +15,14 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A server carries out the peer's orders on one connection.
+// A server executes the peer's orders on one connection.
 type server struct {
 	path    *dataPath
 	gate    local.Gate                    // orders that are complete and not answered
 	pending pathbase.Pending[servedOrder] // the same orders
 
 	mu       sync.Mutex // protects what follows
-	incoming *order     // its last frame has not come
+	incoming *order     // its last frame has not arrived
 	parts    int        // of all orders
 }
 
@@ -35,7 +35,7 @@ type order struct {
 	parts  []orderPart
 }
 
-// A servedOrder is an order with its copy. It is used again.
+// A servedOrder is an order with its copy. It is reused.
 type servedOrder struct {
 	payload
 	*order
@@ -50,14 +50,14 @@ func (s *server) init(dp *dataPath) {
 	}
 }
 
-// onOrder takes a frame of an order, and starts an order that is complete.
+// onOrder handles a frame of an order, and starts a complete order.
 func (s *server) onOrder(body []byte) error {
 	in, err := s.collect(body)
 	if err != nil || in == nil {
 		return err
 	}
 	if !s.gate.Enter() {
-		return nil // the connection is at its end, which the peer sees
+		return nil // the connection is ending, which the peer detects
 	}
 	o := s.pending.Get()
 	o.order = in
@@ -66,7 +66,7 @@ func (s *server) onOrder(body []byte) error {
 	return nil
 }
 
-// collect returns an order when its last frame has come.
+// collect returns an order once its last frame has arrived.
 func (s *server) collect(body []byte) (*order, error) {
 	f, err := parseOrder(body, nil)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *server) collect(body []byte) (*order, error) {
 		s.incoming = &order{number: f.number, share: s.path.grants.Held.Share(f.share), key: f.key, write: f.write}
 	}
 	in := s.incoming
-	if in.number != f.number { // frames come in order, so one order is complete before the next begins
+	if in.number != f.number { // frames arrive in order, so one order is complete before the next begins
 		return nil, fmt.Errorf("order %d starts inside another: %w", f.number, fabric.ErrProtocol)
 	}
 	in.parts = append(in.parts, f.parts...)
@@ -92,7 +92,8 @@ func (s *server) collect(body []byte) (*order, error) {
 	return in, nil
 }
 
-// start starts the copy of an order, in a goroutine if it has to wait and wait is false.
+// start starts the copy of an order. If it must block and wait is false, it continues in a
+// goroutine.
 func (s *server) start(o *servedOrder, wait bool) {
 	err := s.accept(o)
 	if err == nil {
@@ -134,12 +135,12 @@ func (s *server) accept(o *servedOrder) error {
 	return nil
 }
 
-// errUnable: the order is valid, but the stream has to carry the op.
+// errUnable means that the order is valid, but the stream has to carry the op.
 var errUnable = errors.New("this process cannot copy for its peer")
 
 func unable(err error) error { return fmt.Errorf("%w: %w", errUnable, err) }
 
-// prepare chooses the device that copies, and lists what it copies.
+// prepare chooses the device that copies, and builds the list of copies.
 func (s *server) prepare(o *servedOrder, wait bool) error {
 	share := &o.share.Region.regionRef
 	d, err := o.share.Region.near()
@@ -176,7 +177,7 @@ func (s *server) prepare(o *servedOrder, wait bool) error {
 	return nil
 }
 
-// reachOwn gives d access to a region of ours.
+// reachOwn gives d access to one of our regions.
 func (s *server) reachOwn(h *hold, d *device.Device, wait bool) error {
 	if h.mr.Buffer().Kind != fabric.MemHost {
 		return enablePeer(h.mr, d)
@@ -206,7 +207,7 @@ func enablePeer(mr *regions.MR, d *device.Device) error {
 	return nil
 }
 
-// holds reports whether an order that is under way keeps a local region open.
+// holds reports whether a pending order keeps a local region open.
 func (s *server) holds(region uint64) bool {
 	return s.pending.Any(func(o *servedOrder) bool { return slices.Contains(o.regions, region) })
 }
@@ -215,7 +216,7 @@ func (s *server) holds(region uint64) bool {
 func (o *servedOrder) copied(err error) {
 	s := &o.path.server
 	s.pending.Remove(o) // before what holds reads changes
-	o.release()         // before the peer learns of it
+	o.release()         // before the peer is notified
 	d := doneFrame{number: o.number}
 	if err != nil {
 		d.unable, d.err, d.text = errors.Is(err, errUnable), deviceErrno(err), err.Error()

@@ -9,9 +9,9 @@ import (
 	"mori/core/fabric"
 )
 
-// Close ends all ops and all grants, in both directions; see conn.DataPath. A device that does not
-// end its copies within the time is not waited for. What they touch stays mapped and registered
-// then, and MR.Close returns ErrTimeout.
+// Close ends all ops and all grants, in both directions; see conn.DataPath. If a device does not
+// end its copies in time, Close does not wait for it any longer. The copies' memory then stays
+// mapped and registered, and MR.Close returns ErrTimeout.
 func (dp *dataPath) Close(cause error) {
 	ops, cause := dp.ops.Stop(cause)
 	dp.peer.ours.Close()
@@ -31,12 +31,12 @@ func (dp *dataPath) Close(cause error) {
 	if ended {
 		dp.peer.Release()
 	} else {
-		dp.peer.process.Close() // copies under way still count themselves in the peer's page
+		dp.peer.process.Close() // copies in progress still count in the peer's page
 	}
 	dp.domain.all.Leave(&dp.member)
 }
 
-// await waits for a gate to empty, at least for a moment after the deadline.
+// await waits for a gate to empty, at least for a moment even after the deadline.
 func (dp *dataPath) await(empty <-chan struct{}, deadline time.Time) bool {
 	t := time.NewTimer(max(time.Until(deadline), dp.within/5))
 	defer t.Stop()
@@ -48,8 +48,8 @@ func (dp *dataPath) await(empty <-chan struct{}, deadline time.Time) bool {
 	}
 }
 
-// watch ends the connection when the peer's process has ended although its socket is still open, in
-// a child of that process for example.
+// watch ends the connection when the peer's process has ended although its socket is still open,
+// for example in a child of that process.
 func (dp *dataPath) watch() {
 	if dp.peer.process.AwaitEnd() {
 		dp.port.Fail(fmt.Errorf("process %d of %s ended: %w", dp.peer.process.PID, dp.port.Peer(), fabric.ErrConnReset))
