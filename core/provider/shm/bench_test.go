@@ -16,7 +16,7 @@ import (
 )
 
 // The raw side of a benchmark is a plain loop of system calls on the same memory of the same
-// process, in turns with ours: x-raw is raw time over our time, of the medians.
+// process, alternating with ours. x-raw is raw time over our time, both medians.
 func versusRaw(b *testing.B, bytes int64, raw, ours func()) {
 	b.Helper()
 	b.SetBytes(bytes)

@@ -13,7 +13,7 @@ import (
 
 func TestDevice(t *testing.T) {
 	gputest.Need(t)
-	for _, mode := range []string{"cma", "memmove"} { // and it goes by the socket
+	for _, mode := range []string{"cma", "memmove"} { // device memory uses the socket in both modes
 		t.Run(mode, func(t *testing.T) {
 			fabrictest.TestDevice(t, func(testing.TB) fabric.Provider { return New(modes[mode]) }, devicetest.Places(t)[:1]...)
 		})

@@ -19,8 +19,8 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// FuzzListener says anything to a live listener, with a good ring beside it or without, and behind
-// a good greeting: the connection dies, and the next client is served.
+// FuzzListener sends any bytes to a live listener, with and without a valid ring, and after a valid
+// handshake. The connection ends, and the next client is served.
 func FuzzListener(f *testing.F) {
 	n, err := openNode(f.Context(), Options{})
 	if err != nil {
@@ -54,7 +54,7 @@ func FuzzListener(f *testing.F) {
 		_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
 		decodetest.Bounded(t, len(b), func() {
 			if len(b) > 0 && withRing {
-				_, _, _ = client.WriteMsgUnix(b, sock.Rights(fd), nil) // it may have hung up on us already
+				_, _, _ = client.WriteMsgUnix(b, sock.Rights(fd), nil) // the listener may have closed already
 			} else {
 				_, _ = client.Write(b)
 			}
@@ -116,7 +116,7 @@ func TestListenerServesAfterGarbage(t *testing.T) {
 	}
 }
 
-// Requests that are refused give their descriptors and mappings back at once, without a garbage
+// Refused requests release their descriptors and mappings immediately, without a garbage
 // collection.
 func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
@@ -163,14 +163,14 @@ func TestRefusedRequestsLeaveNothing(t *testing.T) {
 	}
 }
 
-// streamHello is the hello of the stream's own handshake, of a single socket.
+// streamHello returns the hello of the stream's own handshake, for a single socket.
 func streamHello() []byte {
 	b := append([]byte("mori-hi1"), 4, 4, 0, 1)
 	b = append(b, make([]byte, 16)...) // nonce
 	return append(b, 0, 0, 0, 8, 0, 0)
 }
 
-// rings counts the rings that this process has mapped.
+// rings returns how many rings this process has mapped.
 func rings(t *testing.T) int {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")

@@ -66,8 +66,8 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// FuzzSite holds that what is taken for a region's place comes back the same, and wraps around
-// nowhere.
+// FuzzSite checks that an accepted site encodes to the same bytes again and does not wrap around
+// the address space.
 func FuzzSite(f *testing.F) {
 	f.Add(site{4096, 8192, allRights}.encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -80,8 +80,8 @@ func FuzzSite(f *testing.F) {
 	})
 }
 
-// FuzzFrames feeds a data path any kinds and bodies: it answers or refuses, and never stops working
-// for others.
+// FuzzFrames passes frames of any kind and body to a data path. It answers or refuses them, and
+// still works afterwards.
 func FuzzFrames(f *testing.F) {
 	f.Add(grant.FrameRequest, askBody(1, regionKey(1)))
 	f.Add(grant.FrameGrant, grantBody(1, site{4096, 4096, allRights}))
@@ -148,7 +148,7 @@ func TestReachIsRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// openSockets is a listening test address with one client connected.
+// openSockets returns a client and the accepted socket of a new listener.
 func openSockets(t *testing.T) (client, server *net.UnixConn) {
 	t.Helper()
 	l, err := transport{opts: &Options{}}.Listen(t.Context(), "")

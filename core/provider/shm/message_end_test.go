@@ -51,7 +51,7 @@ func TestStopEndsMessages(t *testing.T) {
 						t.Errorf("message %d: %+v", i, got)
 					}
 				}
-				got := b.entry(t) // 16 MiB that were being received, perhaps to their end
+				got := b.entry(t) // 16 MiB that were being received, and may have ended
 				if (got.Err == 0) != (a.wait(t, early) == nil) && got.Err != 0 {
 					t.Errorf("the message under way: %+v", got)
 				}
@@ -67,7 +67,8 @@ func TestStopEndsMessages(t *testing.T) {
 	}
 }
 
-// What was reported to the sender as delivered is there after the sender has gone.
+// A message that was reported to the sender as delivered can be received after the sender has
+// ended.
 func TestMessagesOutliveTheirSender(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	src, _ := memory(t, ring.InlineMessage)
@@ -89,7 +90,7 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	}
 }
 
-// A message for a peer that has ended already is not reported as delivered.
+// A message to a peer that has already ended is not reported as delivered.
 func TestMessagesToWhoHasEndedFail(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	a.deaf = true
@@ -106,7 +107,7 @@ func TestMessagesToWhoHasEndedFail(t *testing.T) {
 	}
 }
 
-// A peer that writes nonsense into the rings ends the connection, and nothing else.
+// A peer that writes invalid entries into the rings ends the connection and has no other effect.
 func TestForgedRingsEndTheConnection(t *testing.T) {
 	put := func(e ring.Message, words ...uint64) func(a *dataPath) {
 		return func(a *dataPath) {
@@ -158,7 +159,7 @@ func TestForgedRingsEndTheConnection(t *testing.T) {
 	}
 }
 
-// forgedEntries are entries that no honest peer makes. The test of package ring has more.
+// forgedEntries are entries that an honest peer never makes. The test of package ring has more.
 var forgedEntries = map[string]ring.Message{
 	"no size":                     {Kind: ring.MessageInline},
 	"size beyond the ring":        {Kind: ring.MessageInline, Size: ring.MessageBytes + ring.MessageUnit, Length: 5},

@@ -47,7 +47,7 @@ func (e *fakeEndpoint) entry(t testing.TB) fabric.ErrEntry {
 	return fabric.ErrEntry{Completion: dst[0]}
 }
 
-// numbered fills b with what message i has.
+// numbered fills b with the contents of message i.
 func numbered(b []byte, i int) []byte {
 	for j := range b {
 		b[j] = byte(j*7 + j>>8 + i)
@@ -90,7 +90,7 @@ func TestMessagesOfManySegments(t *testing.T) {
 				op.More = append(op.More, fabric.Seg{Addr: addr + off, Len: min(step, n-off)}, fabric.Seg{})
 			}
 		}
-		for i, step := range []uint64{n, 100000, 5000, 997} { // the last two are lists at an address
+		for i, step := range []uint64{n, 100000, 5000, 997} { // the last two send the address of their segment list
 			send, recv := &fabric.Op{Kind: fabric.OpSend}, &fabric.Op{Kind: fabric.OpRecv}
 			cut(send, from, step)
 			cut(recv, to, 1+n/(step+3))
@@ -109,8 +109,8 @@ func TestMessagesOfManySegments(t *testing.T) {
 	})
 }
 
-// Messages of all kinds go before their receives until the ring is full; then they wait with the
-// sender.
+// Messages of all kinds are sent before their receives until the ring is full. The rest waits with
+// the sender.
 func TestMessagesWaitForReceivesInOrder(t *testing.T) {
 	eachWay(t, func(t *testing.T, a, b *fakeEndpoint) {
 		const n = 400
@@ -183,7 +183,7 @@ func TestDeliveredMessagesEndWhenTheyArePlaced(t *testing.T) {
 	})
 }
 
-// Nobody looks into the receiver's queue here: the peer's wake-up is all there is.
+// The receiver does not poll its queue here. Only the peer's frameWake wakes it.
 func TestMessagesArriveWithoutReaders(t *testing.T) {
 	for name, hook := range map[string]bool{"nobody": false, "a hook": true} {
 		t.Run(name, func(t *testing.T) {
@@ -218,7 +218,7 @@ func TestMessagesArriveWithoutReaders(t *testing.T) {
 	}
 }
 
-// A reader that spins asks for no wake-up; when it stops, messages arrive all the same.
+// A reader that spins requests no wakeup. After it stops, messages still arrive.
 func TestReaderThatStopsSpinning(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	done := make([]fabric.Completion, 1)

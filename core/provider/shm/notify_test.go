@@ -14,7 +14,7 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// writeNotices has a write n times with remote data 0 to n-1.
+// writeNotices finishes n writes with remote data 0 to n-1.
 func writeNotices(t *testing.T, a *fakeEndpoint, n int) {
 	local, _ := memory(t, 8)
 	for i := range n {
@@ -77,15 +77,15 @@ func TestParkedReadersMissNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	<-done // the test's own deadline reports a missed one
+	<-done // the test's own deadline detects a missed one
 	if err := b.cq.Close(); err != nil {
 		t.Fatal(err)
 	}
 	wg.Wait()
 }
 
-// Remote data in the ring reaches nobody unless the peer has shown the key of a region: a ticket
-// that was refused or never asked for is none.
+// Remote data in the ring is delivered only if the peer has shown the key of a region. A ticket
+// that was refused or never requested is invalid.
 func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	for name, ticket := range map[string]uint64{"a wrong key": 1, "no right to write": 2, "no key": 7, "nothing": 0, "a share": 1 << 63} {
 		a, b := newPair(t, wayCMA)
@@ -119,7 +119,7 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	}
 }
 
-// Remote data that waits in the ring is reported although its region was closed meanwhile.
+// Remote data that waits in the ring is reported even if its region was closed in the meantime.
 func TestANoticeOutlivesItsRegion(t *testing.T) {
 	a, b := newPair(t, wayCMA)
 	_, mr := grantRegion(t, b, 1, 64, allRights)
@@ -146,7 +146,8 @@ func TestANoticeOutlivesItsRegion(t *testing.T) {
 	}
 }
 
-// putNotice puts an entry into the peer's ring as a program does that knows the protocol and lies.
+// putNotice puts an entry into the peer's ring like a program that knows the protocol and forges
+// it.
 func putNotice(t *testing.T, a *fakeEndpoint, e ring.Entry) {
 	t.Helper()
 	a.path.notifier.mu.Lock()

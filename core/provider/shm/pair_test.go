@@ -24,8 +24,8 @@ import (
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
-// A fakeEndpoint stands for the stream: frames arrive in order on a goroutine, ends of ops are
-// kept.
+// A fakeEndpoint stands in for the stream. It delivers frames in order on a goroutine and keeps the
+// results of ops.
 type fakeEndpoint struct {
 	path   *dataPath
 	table  *regions.Table
@@ -40,10 +40,10 @@ type fakeEndpoint struct {
 	event chan struct{}
 
 	failing sync.Once
-	failed  chan error // what ended the connection
+	failed  chan error // the error that ended the connection
 	stopped chan struct{}
-	drop    func(kind uint8) bool // frames of the peer that are lost
-	deaf    bool                  // does not notice that the peer has ended the connection
+	drop    func(kind uint8) bool // reports which of the peer's frames are lost
+	deaf    bool                  // does not notice that the peer ended the connection
 }
 
 func (e *fakeEndpoint) Finish(t conn.Ticket, err error) {
@@ -59,7 +59,7 @@ func (e *fakeEndpoint) Finish(t conn.Ticket, err error) {
 	}
 }
 
-// HandBack ends the op: there is no stream here.
+// HandBack ends the op, because there is no stream here.
 func (e *fakeEndpoint) HandBack(t conn.Ticket) { e.Finish(t, errHandedBack) }
 
 var errHandedBack = errors.New("handed back to the stream")
@@ -86,7 +86,7 @@ func (e *fakeEndpoint) Fail(err error) {
 	})
 }
 
-// The bodies of frames of grants, written out: what peers of other versions send.
+// The bodies of grant frames, written out by hand as peers of other versions send them.
 func ticketBody(ticket uint64) []byte { return binary.BigEndian.AppendUint64(nil, ticket) }
 
 func askBody(ticket uint64, key fabric.RegionKey) []byte {
@@ -150,7 +150,7 @@ func (e *fakeEndpoint) running(ticket conn.Ticket) bool {
 	return !ended
 }
 
-// greetPair connects two sockets and exchanges greetings.
+// greetPair connects two sockets and does the handshake of shm on them.
 func greetPair(t testing.TB, opts *Options) (a, b *greeting) {
 	t.Helper()
 	l, err := transport{opts: opts}.Listen(t.Context(), "")
@@ -193,7 +193,7 @@ func greetSoon(conn net.Conn, opts *Options) (*greeting, error) {
 	return greet(conn.(*net.UnixConn), opts)
 }
 
-// newPair makes two data paths that copy by way within this process.
+// newPair makes two data paths that copy with the given way within this process.
 func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 	t.Helper()
 	opts := &Options{Log: quiet}
@@ -235,7 +235,7 @@ func newPair(t testing.TB, way way) (a, b *fakeEndpoint) {
 	return a, b
 }
 
-// memory is n bytes outside Go's heap.
+// memory returns n bytes outside Go's heap.
 func memory(t testing.TB, n int) ([]byte, uint64) {
 	t.Helper()
 	b, err := sys.Alloc(n)

@@ -105,7 +105,7 @@ func TestClosedRegionCannotBeTouched(t *testing.T) {
 		var next atomic.Uint32
 		stop := make(chan struct{})
 		done := make(chan struct{})
-		go func() { // writes without a pause, several at a time, small and large
+		go func() { // writes continuously, several at a time, small and large
 			defer close(done)
 			for {
 				select {
@@ -203,7 +203,7 @@ func TestRemoteDataArrivesAfterTheBytes(t *testing.T) {
 		for i := range local {
 			local[i] = 0xab
 		}
-		go func() { // the ring is smaller than this: ops wait for room
+		go func() { // more than the ring holds: ops wait for room
 			for i := range n {
 				op := rmaOp(fabric.OpWrite, local[8*i:8*i+8], uint64(8*i))
 				op.Flags, op.Data = fabric.OpRemoteData, uint64(i)

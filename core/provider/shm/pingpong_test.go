@@ -13,15 +13,15 @@ import (
 
 func pingpongProvider() fabric.Provider { return New(Options{Log: quiet}) }
 
-// answerPings is the answering side of BenchmarkPingPong.
+// answerPings runs the answering side of BenchmarkPingPong.
 func answerPings() {
 	if err := pingpong.Serve(pingpongProvider(), os.Stdin, os.Stdout, os.Args[1:]); err != nil {
 		panic(err)
 	}
 }
 
-// BenchmarkPingPong measures messages as fi_pingpong does; see package pingpong. On 2 cores of an
-// EPYC VM, us for a transfer, over several runs with nothing else running:
+// BenchmarkPingPong measures messages like fi_pingpong; see package pingpong. On 2 cores of an EPYC
+// VM, in us for a transfer, over several runs on an otherwise idle machine:
 //
 //	                    64 B         4 KiB        64 KiB     1 MiB    4 MiB
 //	EPMsg               0.41 - 0.60  0.83 - 0.89  7.1 - 7.5  88 - 92  390

@@ -10,7 +10,7 @@ import (
 	"mori/core/fabric"
 )
 
-// countingCopier stands for a data path whose copies take no time.
+// countingCopier stands in for a data path whose copies take no time.
 type countingCopier struct {
 	bytes atomic.Uint64
 	ended chan error
@@ -28,8 +28,8 @@ func poolJob(c *countingCopier, n uint64) *job {
 	return &job{path: c, op: op, walk: newWalk(op, n, 1<<30)}
 }
 
-// A job may come before the workers look, while one lingers, at the moment when that one parks, and
-// long after.
+// A job may arrive before the workers poll, while one lingers, at the moment when that one parks,
+// and long after.
 func TestNoJobIsForgotten(t *testing.T) {
 	p := newPool()
 	c := &countingCopier{ended: make(chan error, 1)}

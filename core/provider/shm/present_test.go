@@ -11,7 +11,7 @@ import (
 	"mori/core/provider/internal/conn"
 )
 
-// untouched returns n bytes that no page of memory is behind yet.
+// untouched returns n bytes that have no page in memory yet.
 func untouched(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -33,7 +33,7 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 			t.Fatal("the write is handed back to the stream")
 		}
 	}
-	write(1, here[:8]) // it waits for the grant
+	write(1, here[:8]) // waits for the grant
 	if err := a.wait(t, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestSmallOpsWithMissingPagesGoToTheWorkers(t *testing.T) {
 		<-copies
 		return copyNow(pid, local, remote)
 	}
-	if write(3, missing[:8]); !a.running(3) { // otherwise it has waited for copies without end
+	if write(3, missing[:8]); !a.running(3) { // if it copied inline, it would wait for copies forever
 		t.Error("a write of a page that is not in memory has ended before its copy")
 	}
 	close(copies)

@@ -17,8 +17,8 @@ import (
 	"mori/core/provider/shm/internal/ring"
 )
 
-// sizeOf is the length of message i of the sending process: small ones in the ring, and some that
-// are pulled.
+// sizeOf returns the length of message i of the sending process. Small messages use the ring, and
+// some large ones are pulled.
 func sizeOf(i int) uint64 {
 	if i%50 == 49 {
 		return regionBytes / 2
@@ -26,8 +26,8 @@ func sizeOf(i int) uint64 {
 	return uint64(i*611) % (2 * ring.InlineMessage)
 }
 
-// senderProcess connects to where its first line says and sends messages without a pause, until it
-// is killed.
+// senderProcess connects to the address on its first input line and sends messages continuously
+// until it is killed.
 func senderProcess() {
 	var addr string
 	_, err := fmt.Scan(&addr)
@@ -96,7 +96,7 @@ func connectNodes(t *testing.T, opts Options) (a, b *node) {
 	return a, b
 }
 
-// acceptFrom starts a process in a role that connects to the node.
+// acceptFrom starts a process in a role, which connects to the node.
 func acceptFrom(t *testing.T, n *node, role string) *exec.Cmd {
 	t.Helper()
 	lis, err := n.fab.Listen(t.Context(), n.in)
@@ -124,8 +124,8 @@ func acceptFrom(t *testing.T, n *node, role string) *exec.Cmd {
 	return cmd
 }
 
-// Whole messages arrive in order up to some point; then every receive ends with an error, and
-// nothing lands any more.
+// Whole messages arrive in order up to some point. After that, every receive ends with an error,
+// and no more bytes are written.
 func TestSenderIsKilledInMidMessage(t *testing.T) {
 	for _, after := range []int{0, 20, 49, 100, 333} {
 		t.Run(fmt.Sprintf("after %d messages", after), func(t *testing.T) {
@@ -203,7 +203,7 @@ func (p *target) next() fabric.ErrEntry {
 	return fabric.ErrEntry{Completion: done[0]}
 }
 
-// receiverProcess connects to where its first line says and receives, until it is killed.
+// receiverProcess connects to the address on its first input line and receives until it is killed.
 func receiverProcess() {
 	var addr string
 	_, err := fmt.Scan(&addr)

@@ -61,7 +61,7 @@ func (n *node) close() error {
 	return errors.Join(n.ep.Close(), n.cq.Close(), n.eq.Close(), n.dom.Close(), n.fab.Close())
 }
 
-// targetProcess listens, grants a region, and does what its input says.
+// targetProcess listens, grants a region, and obeys its input.
 func targetProcess() {
 	must := func(err error) {
 		if err != nil {
@@ -101,7 +101,8 @@ func targetProcess() {
 			fmt.Println(n.ep.(fabric.Prober).Path())
 			continue
 		case "fork":
-			// A child without exec would do this: somebody else keeps the socket open.
+			// A child without exec would have the same effect: another process keeps the socket
+			// open.
 			cmd := exec.Command("sleep", "30")
 			for _, fd := range openSocketsOf() {
 				cmd.ExtraFiles = append(cmd.ExtraFiles, os.NewFile(uintptr(fd), "socket"))
@@ -120,8 +121,8 @@ func targetProcess() {
 	}
 }
 
-// initiatorProcess connects to where its first line says and writes into the region without a
-// pause.
+// initiatorProcess connects to the address on its first input line and writes into the region
+// continuously.
 func initiatorProcess() {
 	var addr, rawHex string
 	_, err := fmt.Scan(&addr, &rawHex)
@@ -176,7 +177,7 @@ type target struct {
 	out *bufio.Scanner
 	key uint64
 
-	base uint64 // where the region is in the target
+	base uint64 // address of the region in the target
 }
 
 func startTarget(t testing.TB, opts Options) *target {
@@ -184,7 +185,7 @@ func startTarget(t testing.TB, opts Options) *target {
 	return startTargetAs(t, opts, nil)
 }
 
-// startTargetAs skips the test where this process may not give the target such attributes.
+// startTargetAs skips the test if this process may not start a target with these attributes.
 func startTargetAs(t testing.TB, opts Options, attr *syscall.SysProcAttr) *target {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -246,7 +247,7 @@ func (p *target) line() string {
 	return p.out.Text()
 }
 
-// do has the target do something and returns what it says.
+// do lets the target execute a command and returns its reply.
 func (p *target) do(what string) string {
 	p.tb.Helper()
 	if _, err := fmt.Fprintln(p.in, what); err != nil {
@@ -287,7 +288,7 @@ func (p *target) wait() error {
 	return nil
 }
 
-// ended waits for the event at the connection's end.
+// ended waits for the event at the end of the connection and returns its error.
 func (p *target) ended() error {
 	p.tb.Helper()
 	ctx, cancel := context.WithTimeout(p.tb.Context(), 10*time.Second)

@@ -48,8 +48,8 @@ func TestPathToAnotherProcess(t *testing.T) {
 	}
 }
 
-// The kernel really refuses here, in one direction: the target cannot reach this process, this
-// process reaches the target.
+// Here the kernel really refuses one direction: the target cannot access this process, but this
+// process can access the target.
 func TestKernelRefusesOneDirection(t *testing.T) {
 	for name, tt := range map[string]struct {
 		attr *syscall.SysProcAttr
@@ -180,7 +180,7 @@ func TestRemoteDataWakesAnotherProcess(t *testing.T) {
 	if _, err := fmt.Fprintln(p.in, "wait data"); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // it is parked by now, most likely
+	time.Sleep(50 * time.Millisecond) // most likely it is parked by now
 	local, _ := memory(t, 8)
 	local[0] = 77
 	op := p.op(fabric.OpWrite, local)

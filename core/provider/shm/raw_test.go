@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	gputest.Main(m, fabrictest.Main)
 }
 
-// lendMemory maps memory, prints where, and holds it until its input ends.
+// lendMemory maps memory, prints its address, and holds it until its input ends.
 func lendMemory() {
 	m, err := sys.Alloc(256 << 20)
 	if err != nil {
@@ -68,7 +68,7 @@ func peerMemory(tb testing.TB) (pid int, addr, n uint64) {
 	return cmd.Process.Pid, addr, n
 }
 
-// A rawCopier is only the system call.
+// A rawCopier makes only the system call.
 type rawCopier struct {
 	tb   testing.TB
 	pid  int

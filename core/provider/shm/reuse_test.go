@@ -20,7 +20,8 @@ import (
 
 const strangerVariable = "MORI_SHM_TEST_STRANGER"
 
-// strangerProcess maps zeros where the target had its region, and says whether they were touched.
+// strangerProcess maps zeros at the address of the target's region and reports whether they were
+// changed.
 func strangerProcess() {
 	at, err := strconv.ParseUint(os.Getenv(strangerVariable), 10, 64)
 	if err != nil {
@@ -77,8 +78,8 @@ func startStranger(t *testing.T, pid int, at uint64) (cmd *exec.Cmd, touched fun
 	return nil, nil
 }
 
-// TestAPidThatIsUsedAgain: the target ends while a child holds its socket open, and another process
-// gets its pid. Nothing is written there, or read.
+// TestAPidThatIsUsedAgain ends the target while a child holds its socket open, and another process
+// gets its pid. That process's memory is neither written nor read.
 func TestAPidThatIsUsedAgain(t *testing.T) {
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {
 		for _, n := range []int{4096, 1 << 20} {

@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/conn"
 )
 
-// TestASampleFindsWhatTheCopyDidWrong has a kernel that moves a byte wrongly.
+// TestASampleFindsWhatTheCopyDidWrong replaces the system call by one that copies a byte wrongly.
 func TestASampleFindsWhatTheCopyDidWrong(t *testing.T) {
 	for _, c := range []struct {
 		name  string

@@ -9,7 +9,7 @@ import (
 	"mori/core/internal/sys"
 )
 
-// bytesOf lists the single bytes that iov names: slow and obvious.
+// bytesOf lists the address of each byte of iov. It is slow and obviously correct.
 func bytesOf(iov []sys.Iovec) (addrs []uint64) {
 	for _, v := range iov {
 		for i := range v.Len {

@@ -17,11 +17,11 @@ import (
 )
 
 // The benchmarks run against a second process and measure plain blocking sockets in the same loop,
-// in turns. x-raw is the ratio of the medians: for bandwidth, of plain to ours in time (1 is as
-// fast as plain); for latency, ours to plain.
+// alternating with ours. x-raw is a ratio of medians: for bandwidth, plain time over our time (1 is
+// as fast as plain); for latency, our time over plain time.
 
-// plainFD takes the descriptor out of c, in blocking mode, so that the plain side has nothing of
-// Go's poller in it.
+// plainFD takes the descriptor out of c, in blocking mode, so that the plain side does not use Go's
+// network poller.
 func plainFD(c net.Conn) int {
 	f, err := c.(*net.TCPConn).File()
 	if err != nil {
@@ -80,7 +80,7 @@ func plainDial(tb testing.TB, p *peer, size uint64) int {
 	return fd
 }
 
-// plainStream sends src over conns connections at once, and returns a function that does it.
+// plainStream returns a function that sends src over conns connections at once.
 func plainStream(tb testing.TB, p *peer, src []byte, conns int) func() {
 	part := len(src) / conns
 	fds := make([]int, conns)
@@ -114,7 +114,7 @@ func timed(fn func()) time.Duration {
 	return time.Since(t)
 }
 
-// blockOps cuts blocks of src and of the region, shuffled, into ops of per segments.
+// blockOps cuts shuffled blocks of src and of the region into ops of per segments each.
 func blockOps(src []byte, key uint64, kind fabric.OpKind, blocks, block, per int) []fabric.Op {
 	l, r := rand.Perm(blocks), rand.Perm(blocks)
 	var ops []fabric.Op

@@ -26,7 +26,7 @@ func TestFabricWithPackedPayload(t *testing.T) {
 	t.Logf("%d payloads were packed", packed.Load())
 }
 
-// fill makes b of parts that get smaller and parts that do not, each a block long.
+// fill fills b with blocks that compress and blocks that do not.
 func fill(b []byte, rng *rand.Rand, block int, random func() bool) {
 	for ; len(b) > 0; b = b[min(block, len(b)):] {
 		part := b[:min(block, len(b))]
@@ -81,7 +81,7 @@ func TestPackedPayloadArrivesAsItWas(t *testing.T) {
 	}
 }
 
-// cutOps moves mem by ops of cut bytes, each of segments of odd lengths on both sides.
+// cutOps returns ops that move mem, each of cut bytes, with segments of odd lengths on both sides.
 func cutOps(kind fabric.OpKind, mem []byte, key uint64, cut int) (ops []fabric.Op) {
 	for at := 0; at < len(mem); at += cut {
 		n := min(cut, len(mem)-at)
@@ -93,8 +93,8 @@ func cutOps(kind fabric.OpKind, mem []byte, key uint64, cut int) (ops []fabric.O
 	return ops
 }
 
-// BenchmarkCompressOnLoopback is to show that a fast connection is left alone: packed is the share
-// of payloads that were packed nevertheless.
+// BenchmarkCompressOnLoopback shows that payload is not compressed on a fast connection. packed is
+// the share of payloads that were compressed nevertheless.
 func BenchmarkCompressOnLoopback(b *testing.B) {
 	const blocks, block = 128, 1 << 20
 	for _, c := range []struct {

@@ -14,14 +14,15 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// deviceInfo is that of a domain that takes device memory.
+// deviceInfo returns the Info of a domain that accepts device memory.
 func deviceInfo() *fabric.Info {
 	return &fabric.Info{Provider: "tcp", Caps: fabric.CapMSG | fabric.CapRMA | fabric.CapHMEM, MRMode: fabric.MRHMEM}
 }
 
 var memKinds = map[device.Vendor]fabric.MemKind{device.CUDA: fabric.MemCUDA, device.HIP: fabric.MemHIP}
 
-// deviceMemory is n bytes of the i-th device, or of the last one, until they are closed.
+// deviceMemory allocates n bytes on the i-th device, or on the last one. The caller closes the
+// memory.
 func deviceMemory(i int, n uint64) (fabric.Buffer, *device.Memory, error) {
 	all, err := device.Devices()
 	if err != nil {
@@ -50,8 +51,9 @@ func (p *peer) joinOn(tb testing.TB, opts tcp.Options, n uint64) (s *side, local
 	return s, fabric.Seg{Addr: buf.Addr, Len: n, MR: mr.Desc()}, imported(tb, s, p.hello.Raw)
 }
 
-// BenchmarkDevice moves 64 MiB between devices of two processes, in ops of 1 MiB and in one, and as
-// blocks of 4 KiB, beside plain sockets that move host memory. x-raw is the ratio of the medians.
+// BenchmarkDevice moves 64 MiB between devices of two processes: in ops of 1 MiB, in one op, and in
+// blocks of 4 KiB. It compares with plain sockets that move host memory. x-raw is the ratio of the
+// medians.
 func BenchmarkDevice(b *testing.B) {
 	gputest.Need(b)
 	const n = 64 << 20
@@ -94,7 +96,7 @@ func BenchmarkDevice(b *testing.B) {
 	}
 }
 
-// deviceOps cuts all of local into ops of so many bytes, in blocks that are not in order there.
+// deviceOps cuts all of local into ops of this many bytes, in blocks that are shuffled in local.
 func deviceOps(kind fabric.OpKind, local fabric.Seg, key uint64, bytes, blocks int) []fabric.Op {
 	var ops []fabric.Op
 	block := uint64(bytes / blocks)
@@ -114,8 +116,8 @@ func deviceOps(kind fabric.OpKind, local fabric.Seg, key uint64, bytes, blocks i
 	return ops
 }
 
-// TestDevicePeerKilled kills the peer while device memory moves both ways: every op ends, regions
-// close, and the next peer works.
+// TestDevicePeerKilled kills the peer while device memory moves in both directions. Every op ends,
+// regions close, and the next peer works.
 func TestDevicePeerKilled(t *testing.T) {
 	gputest.Need(t)
 	for _, kind := range []fabric.OpKind{fabric.OpWrite, fabric.OpRead} {

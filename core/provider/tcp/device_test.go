@@ -22,7 +22,7 @@ func TestDeviceChecked(t *testing.T) {
 	fabrictest.TestDevice(t, func(testing.TB) fabric.Provider { return tcp.New(tcp.Options{Links: 1, Sums: true}) }, devicetest.Places(t)[:1]...)
 }
 
-// TestDeviceIsOfferedToWhoAsks: nobody else gets the capability, nor the rule that comes with it.
+// TestDeviceIsOfferedToWhoAsks checks that only callers that ask get the capability and its rule.
 func TestDeviceIsOfferedToWhoAsks(t *testing.T) {
 	gputest.Need(t)
 	p := tcp.New(tcp.Options{})

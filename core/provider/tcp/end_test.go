@@ -18,7 +18,7 @@ import (
 )
 
 // TestPeerKilledInMidTransfer kills a process that is being written to and read from. Every op ends
-// once, with the peer named.
+// once, and its error names the peer.
 func TestPeerKilledInMidTransfer(t *testing.T) {
 	p := startPeer(t)
 	s, key := p.join(t, tcp.Options{})
@@ -113,8 +113,8 @@ func TestManyConnections(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsUseNoProcessor measures what the process uses while connections idle; the
-// bound is far above noise.
+// TestIdleConnectionsUseNoProcessor measures the CPU time of the process while connections idle.
+// The bound is far above noise.
 func TestIdleConnectionsUseNoProcessor(t *testing.T) {
 	a, b := newPair(t, tcp.Options{})
 	buf := alloc(t, 8)
@@ -134,7 +134,7 @@ func TestIdleConnectionsUseNoProcessor(t *testing.T) {
 	}
 }
 
-// TestMessagesAndAtomicsDoNotAllocate has both sides look into their queues in turns.
+// TestMessagesAndAtomicsDoNotAllocate lets both sides poll their queues alternately.
 func TestMessagesAndAtomicsDoNotAllocate(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -162,7 +162,7 @@ func TestMessagesAndAtomicsDoNotAllocate(t *testing.T) {
 	round := func() {
 		submit(t, b, recv...)
 		submit(t, a, ops...)
-		for range 100 { // as much as makes a poller of either side
+		for range 100 { // enough polls to make either side a poller
 			_, _ = b.cq.Read(nil)
 			_, _ = a.cq.Read(nil)
 		}

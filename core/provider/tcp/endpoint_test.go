@@ -42,7 +42,7 @@ func TestScatteredSegments(t *testing.T) {
 	src, far := alloc(t, blocks*block), alloc(t, blocks*block)
 	pattern(src, 3)
 	key := share(t, b, a, far)
-	// Local side in one piece, remote side in blocks turned round.
+	// The local side is one segment; the remote side has blocks in reverse order.
 	op := fabric.Op{Kind: fabric.OpWrite, Seg: seg(src)}
 	for i := range blocks {
 		r := fabric.RSeg{Addr: uint64((blocks - 1 - i) * block), Len: block, Key: key}
@@ -100,7 +100,7 @@ func TestMessagesKeepOrder(t *testing.T) {
 	}
 }
 
-// TestRemoteDataOnManyLinksFindsRoom has the readers of all links wait for room in a queue of one
+// TestRemoteDataOnManyLinksFindsRoom lets the readers of all links wait for room in a queue of one
 // entry.
 func TestRemoteDataOnManyLinksFindsRoom(t *testing.T) {
 	p := tcp.New(tcp.Options{Links: 4})

@@ -7,15 +7,15 @@ import (
 	"mori/core/provider/internal/inet"
 )
 
-// NewPacking makes a provider that packs whatever gets smaller, at any speed.
+// NewPacking returns a provider that compresses every payload that becomes smaller, at any rate.
 func NewPacking(opts Options) *Provider {
 	p := New(opts)
 	p.pack = conn.CompressSmaller
 	return p
 }
 
-// Rate is what the kernel has measured.
+// Rate returns the rate that the kernel has measured.
 var Rate = rate
 
-// SocketsOf are those of a provider with opts.
+// SocketsOf returns the sockets of a provider with opts.
 func SocketsOf(opts Options) inet.Sockets { return New(opts).sockets() }

@@ -55,14 +55,14 @@ func newSide(tb testing.TB, p *tcp.Provider) *side {
 	return newSideQueue(tb, p, 4096)
 }
 
-// newSideQueue makes one whose completion queue holds size entries.
+// newSideQueue makes a side whose completion queue holds size entries.
 func newSideQueue(tb testing.TB, p *tcp.Provider, size int) *side {
 	tb.Helper()
 	ctx := testContext(tb)
 	return newSideAs(tb, p, must[[]*fabric.Info](tb)(p.GetInfo(ctx, "", "", nil))[0], size)
 }
 
-// newSideAs makes one on a domain as in says.
+// newSideAs makes a side on a domain opened with in.
 func newSideAs(tb testing.TB, p *tcp.Provider, in *fabric.Info, size int) *side {
 	tb.Helper()
 	ctx := testContext(tb)
@@ -91,7 +91,7 @@ func listen(tb testing.TB, s *side) fabric.Listener {
 	return ln
 }
 
-// connect connects a to b, which accepts.
+// connect connects a to b; b accepts.
 func connect(tb testing.TB, a, b *side) {
 	tb.Helper()
 	ctx := testContext(tb)
@@ -144,7 +144,7 @@ func share(tb testing.TB, owner, user *side, buf []byte) (key uint64) {
 	return imported(tb, user, mr.Raw())
 }
 
-// imported makes a peer's region usable at s.
+// imported imports a peer's region at s.
 func imported(tb testing.TB, s *side, raw []byte) (key uint64) {
 	tb.Helper()
 	r := must[fabric.RemoteMR](tb)(s.dom.Import(raw))

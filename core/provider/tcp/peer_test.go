@@ -22,12 +22,12 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// The peer of benchmarks and of tests that kill: this binary again, as a process that offers one
-// region over the provider, and plain sockets beside it.
+// The peer of benchmarks and of tests that kill it: this binary again, as a process that offers one
+// region over the provider, and also plain sockets.
 
 const (
 	peerEnv  = "MORI_TCP_TEST_PEER"
-	onDevice = "device" // its value where the region is the last device's memory
+	onDevice = "device" // value of the variable if the region is memory of the last device
 )
 
 func TestMain(m *testing.M) {
@@ -136,8 +136,8 @@ func clearPages(b []byte) {
 	}
 }
 
-// servePlain reads a length from each connection. 0: echoes 8 bytes at a time. Else: reads as many
-// bytes into memory, answers with one byte, and begins again.
+// servePlain reads a length from each connection. If it is 0, servePlain echoes 8 bytes at a time.
+// Otherwise it reads that many bytes into memory, answers with one byte, and starts again.
 func servePlain(ln net.Listener, mem []byte) {
 	for n := 0; ; n++ {
 		c, err := ln.Accept()
@@ -163,7 +163,7 @@ func servePlain(ln net.Listener, mem []byte) {
 	}
 }
 
-// A peer is the running process.
+// A peer is the running peer process.
 type peer struct {
 	hello peerHello
 	cmd   *exec.Cmd

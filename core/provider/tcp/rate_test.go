@@ -39,7 +39,7 @@ func TestTheKernelMeasuresConnections(t *testing.T) {
 			check(t, conn.Close())
 			check(t, (<-accepted).Close())
 			check(t, ln.Close())
-			if r := tcp.Rate(conn); cfg == nil && r != 0 { // under TLS it closes later
+			if r := tcp.Rate(conn); cfg == nil && r != 0 { // under TLS, the TCP connection closes later
 				t.Errorf("%g bytes/s of a closed connection", r)
 			}
 		})

@@ -48,7 +48,7 @@ func newAuthority(tb testing.TB) *authority {
 	return a
 }
 
-// config shows a certificate of a, and believes those of trust.
+// config returns a configuration that shows a certificate of a and trusts those of trust.
 func (a *authority) config(tb testing.TB, trust *authority) *tls.Config {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -107,7 +107,8 @@ func TestWhoIsNotTrustedIsRefused(t *testing.T) {
 	}
 }
 
-// A listener that closes in the middle of a handshake is not one that refuses to believe us.
+// A listener that closes in the middle of a handshake is not reported as one that rejects our
+// certificate.
 func TestAPeerThatLeavesInAHandshakeIsGone(t *testing.T) {
 	a := newAuthority(t)
 	for name, leave := range map[string]func(c net.Conn) error{

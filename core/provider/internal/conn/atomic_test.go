@@ -72,7 +72,7 @@ func TestAtomicsExecuteAtTheTarget(t *testing.T) {
 	}
 }
 
-// TestTheLargestAtomicsPassCredit submits more fetching ops at once than may be on their way.
+// TestTheLargestAtomicsPassCredit submits more fetching ops at once than the credit allows.
 func TestTheLargestAtomicsPassCredit(t *testing.T) {
 	a, _, far, key := atomicPair(t)
 	in, operand := a.memory(atomics.MaxBytes)

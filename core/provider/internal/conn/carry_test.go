@@ -15,7 +15,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// carrier makes r's endpoint anew, serving a receive queue of the test's own.
+// carrier replaces r's endpoint by one that serves a receive queue of the test.
 func (r *rig) carrier(from fabric.AVAddr) (*Endpoint, *receive.Queue) {
 	r.Helper()
 	q := &util.Queues{}
@@ -38,7 +38,7 @@ func (r *rig) carrierOf(recv *receive.Queue, from fabric.AVAddr) *Endpoint {
 	return ep
 }
 
-// connectAs connects ep, which is a's, to b's endpoint.
+// connectAs connects ep, an endpoint of a, to b's endpoint.
 func connectAs(a, b *rig, ep *Endpoint) {
 	a.Helper()
 	old := a.ep
@@ -120,7 +120,8 @@ func TestCloseEndsEarlyOps(t *testing.T) {
 	}
 }
 
-// TestConnectionsShareAReceiveQueue has two peers send to it; one goes, and its messages stay.
+// TestConnectionsShareAReceiveQueue lets two peers send to one queue. After one peer disconnects,
+// its messages stay.
 func TestConnectionsShareAReceiveQueue(t *testing.T) {
 	r, a, b := newRig(t, nil), newRig(t, nil), newRig(t, nil)
 	ea, recv := r.carrier(11)
@@ -162,8 +163,8 @@ func TestConnectionsShareAReceiveQueue(t *testing.T) {
 	r.event(fabric.EventShutdown)
 }
 
-// TestSendsThatEndWhenTheyArePlaced sends each size with and without OpDeliveryComplete, before
-// there is a receive.
+// TestSendsThatEndWhenTheyArePlaced sends each size with and without OpDeliveryComplete before a
+// receive is posted.
 func TestSendsThatEndWhenTheyArePlaced(t *testing.T) {
 	for _, n := range []int{0, 8, 5000, frame.MaxEager} {
 		t.Run(fmt.Sprint(n, " bytes"), func(t *testing.T) {
@@ -197,12 +198,13 @@ func TestSendsThatEndWhenTheyArePlaced(t *testing.T) {
 	}
 }
 
-// TestAnswersThatWaitAreBounded has a plain peer ask for answers when its messages are placed: they
-// come then, and not before. More of them than there is room for messages end the connection.
+// TestAnswersThatWaitAreBounded lets a plain peer ask for answers once its messages are placed. The
+// answers arrive then, and not before. More such messages than there is room for end the
+// connection.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]
-	const ops = 7 // the rig's dialer says that it has 8 on their way
+	const ops = 7 // the rig's dialer announces that 8 may be pending
 	one := encode(frame.Header{Kind: frame.KindSend, Ticket: 1, Flags: frame.FlagPlaced}, nil, nil)
 	_, err := c.Write(bytes.Repeat(one, ops))
 	r.must(err)
@@ -226,7 +228,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	_, err = r.ep.Submit(recvs)
 	r.must(err)
 	answers(ops, 1)
-	_, _ = c.Write(bytes.Repeat(one, 2*eagerRoom/eagerCost)) // the other side closes in the middle of it
+	_, _ = c.Write(bytes.Repeat(one, 2*eagerRoom/eagerCost)) // the listener may close in the middle of it
 	if e := r.event(fabric.EventShutdown); !errors.Is(e.Err, fabric.ErrProtocol) {
 		t.Errorf("connection ended by %v", e.Err)
 	}

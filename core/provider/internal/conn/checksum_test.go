@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// TestAlteredPayloadIsNotAccepted sends frames whose payload is not what its sum says.
+// TestAlteredPayloadIsNotAccepted sends frames whose payload does not match their checksum.
 func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]
@@ -40,7 +40,7 @@ func TestAlteredPayloadIsNotAccepted(t *testing.T) {
 	}
 }
 
-// TestWhatSteersIsAlwaysChecked alters tables and entries, without any flag.
+// TestWhatSteersIsAlwaysChecked alters tables and entries of frames without FlagChecksum.
 func TestWhatSteersIsAlwaysChecked(t *testing.T) {
 	for name, h := range map[string]frame.Header{
 		"the table of a write":  {Kind: frame.KindWrite, Count: 1, Length: 16},
@@ -131,7 +131,7 @@ func ackOf(t *testing.T, c net.Conn) frame.Ack {
 	return frame.ParseAck(body)
 }
 
-// outcome waits for the end of an op of the rig's endpoint.
+// outcome waits for the end of an op of the rig's endpoint and returns its error.
 func (r *rig) outcome() error {
 	r.Helper()
 	var done [1]fabric.Completion

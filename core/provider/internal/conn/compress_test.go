@@ -13,14 +13,14 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// newUnpackingRig is a rig whose peers may send packed payload.
+// newUnpackingRig returns a rig whose peers may send compressed payload.
 func newUnpackingRig(tb testing.TB, pack Compression) *rig {
 	tb.Helper()
 	return newRigOf(tb, Config{Compress: pack, Decompress: true, Compressed: new(atomic.Uint64)})
 }
 
-// TestCompressedFramesThatBreakTheProtocol sends them as writes: the connection ends, and no byte
-// is written.
+// TestCompressedFramesThatBreakTheProtocol sends invalid compressed writes. The connection ends,
+// and no byte is written.
 func TestCompressedFramesThatBreakTheProtocol(t *testing.T) {
 	raw := thinBytes(128 << 10)
 	good := compressed(t, raw)
@@ -28,7 +28,7 @@ func TestCompressedFramesThatBreakTheProtocol(t *testing.T) {
 	truncated, altered := bytes.Clone(good), bytes.Clone(good)
 	truncated = truncated[:len(truncated)-1]
 	for i := range 16 {
-		altered[16+i] ^= 0xff // where the first block says what its bits mean
+		altered[16+i] ^= 0xff // the bytes of the first block that describe its encoding
 	}
 	legacy := append([]byte{0x27, 0xb5, 0x2f, 0xfd}, good[4:]...) // the magic of zstd 0.7
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestCompressedFramesThatBreakTheProtocol(t *testing.T) {
 			h := c.h
 			h.Kind, h.Ticket, h.Count, h.Region, h.Secret = frame.KindWrite, 1, 1, key.ID, key.Secret
 			h.Flags |= frame.FlagCompressed
-			_, _ = conn.Write(encode(h, []fabric.RSeg{{Len: h.Length}}, c.payload)) // the other side may close in the middle of it
+			_, _ = conn.Write(encode(h, []fabric.RSeg{{Len: h.Length}}, c.payload)) // the rig may close in the middle of it
 			r.ended(fabric.ErrProtocol)
 			if bytes.Count(mem, []byte{0}) != len(mem) {
 				t.Error("bytes were written")
@@ -91,14 +91,14 @@ func TestPackedPayloadOfPeersThatMayNotSendIt(t *testing.T) {
 			if h.Count > 0 {
 				segs = []fabric.RSeg{{Len: minCompress}}
 			}
-			_, _ = r.dial(1)[0].Write(encode(h, segs, packed)) // the other side may close in the middle of it
+			_, _ = r.dial(1)[0].Write(encode(h, segs, packed)) // the rig may close in the middle of it
 			r.ended(fabric.ErrProtocol)
 		})
 	}
 }
 
-// TestCompressedWritesAreTaken sends good ones from a plain socket, one with a claim that does not
-// hold, and one with a checksum that differs.
+// TestCompressedWritesAreTaken sends valid compressed writes from a plain socket, one with an
+// invalid key, and one with a wrong checksum.
 func TestCompressedWritesAreTaken(t *testing.T) {
 	r := newUnpackingRig(t, CompressNever)
 	mem, key := r.share(1 << 20)
@@ -131,8 +131,8 @@ func TestCompressedWritesAreTaken(t *testing.T) {
 	}
 }
 
-// TestPeersThatCannotDecompressGetPlainPayload dials as one that does not say it can, and as one
-// that does.
+// TestPeersThatCannotDecompressGetPlainPayload dials once without and once with the feature that
+// announces decompression.
 func TestPeersThatCannotDecompressGetPlainPayload(t *testing.T) {
 	for can, flags := range map[uint16]uint16{0: 0, frame.FeatureDecompress: frame.FlagCompressed} {
 		r := newUnpackingRig(t, CompressSmaller)
@@ -151,10 +151,10 @@ func TestPeersThatCannotDecompressGetPlainPayload(t *testing.T) {
 	}
 }
 
-// minCompress is the least payload that a stream compresses.
+// minCompress is the smallest payload in bytes that a stream compresses.
 const minCompress = 64 << 10
 
-// thinBytes are n bytes of which about half is left.
+// thinBytes returns n bytes that compress to about half.
 func thinBytes(n int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	b := make([]byte, n)

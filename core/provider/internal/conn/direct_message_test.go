@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric"
 )
 
-// A messenger is a DataPath that hands messages to the peer's messenger in this process.
+// A messenger is a DataPath that passes messages to the peer's messenger in this process.
 type messenger struct {
 	testPath
 	other   *messenger
@@ -40,7 +40,7 @@ func (m *messenger) Send(k Ticket, op *fabric.Op) {
 	m.ep.Finish(k, nil)
 }
 
-// into receives a message whose bytes do not matter.
+// into receives a message and ignores its bytes.
 func (m *messenger) into(op *fabric.Op) {
 	m.held.Lock()
 	defer m.held.Unlock()

@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// A testPath takes every op and ends it as its test says.
+// A testPath takes every op and ends it as its test specifies.
 type testPath struct {
 	ep  Port
 	rma func(*testPath, Ticket, *fabric.Op) bool
@@ -109,7 +109,7 @@ func TestDirectEndsOps(t *testing.T) {
 		case op.Data == 5:
 			go d.ep.HandBack(k)
 		default:
-			return false // through the stream, where the target knows no such region
+			return false // use the stream; the target does not know this region
 		}
 		return true
 	})
@@ -122,7 +122,7 @@ func TestDirectEndsOps(t *testing.T) {
 	if c, err := a.next(); !errors.Is(err, fabric.ErrRange) || c.Ctx != 2 {
 		t.Errorf("failed: %+v, %v", c, err)
 	}
-	_, shared := b.share(8) // the target checks the key of what is forwarded
+	_, shared := b.share(8) // the target checks the key of forwarded remote data
 	a.submitTo(a.imported(shared, 8), fabric.OpWrite, fabric.OpRemoteData, 3)
 	if c, err := b.next(); err != nil || c.Kind != fabric.OpRemoteWrite || c.Data != 3 {
 		t.Errorf("forwarded: %+v, %v", c, err)
@@ -131,7 +131,7 @@ func TestDirectEndsOps(t *testing.T) {
 		t.Errorf("forwarded: %+v, %v", c, err)
 	}
 	a.submitTo(key, fabric.OpWrite, 0, 5)
-	if _, err := a.next(); !errors.Is(err, fabric.ErrNoKey) { // the target's answer, by the stream
+	if _, err := a.next(); !errors.Is(err, fabric.ErrNoKey) { // the target's answer on the stream
 		t.Errorf("handed back: %v", err)
 	}
 	a.submitTo(key, fabric.OpWrite, 0, 4)
@@ -143,8 +143,8 @@ func TestDirectEndsOps(t *testing.T) {
 	}
 }
 
-// TestAnOpBehindAFenceIsReportedLater checks, when the first op is reported, that the one behind
-// the fence has not begun: it could end then, and be reported first.
+// TestAnOpBehindAFenceIsReportedLater checks that the op behind the fence has not started when the
+// first op is reported. Otherwise it could end and be reported first.
 func TestAnOpBehindAFenceIsReportedLater(t *testing.T) {
 	a, _, da, _ := directPair(t, hold)
 	key := importAny(a)

@@ -11,8 +11,8 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// TestFirstFramesAreAnsweredOnEveryLink has a plain peer read on a link other than the first as
-// soon as it is there, many times: the frame waits in the socket while the endpoint is being
+// TestFirstFramesAreAnsweredOnEveryLink lets a plain peer read on a link other than the first, as
+// early as possible, many times. The frame waits in the socket while the endpoint is being
 // connected.
 func TestFirstFramesAreAnsweredOnEveryLink(t *testing.T) {
 	r := newRig(t, nil)

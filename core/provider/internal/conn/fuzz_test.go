@@ -19,8 +19,8 @@ import (
 // fuzzCode is a comparing atomic op on 64-bit numbers.
 const fuzzCode = uint32(fabric.OpCompareAtomic)<<16 | uint32(fabric.AtomicCSwap)<<8 | uint32(fabric.Uint64)
 
-// FuzzListener sends random bytes to a live listener, as a handshake and behind a good one. Then it
-// checks that the listener still works.
+// FuzzListener sends random bytes to a live listener, in place of a handshake and after a valid
+// one. Then it checks that the listener still works.
 func FuzzListener(f *testing.F) {
 	h := goodHandshake()
 	f.Add([]byte("GET / HTTP/1.1\r\n\r\n"), false)
@@ -61,7 +61,8 @@ func FuzzListener(f *testing.F) {
 	})
 }
 
-// seal makes b begin with a header that passes for one: the numbers in it stay.
+// seal makes b begin with a header that passes the checks of magic, version and checksum. It keeps
+// the numbers in it.
 func seal(b []byte) []byte {
 	if len(b) < frame.HeaderLen {
 		return b
@@ -73,7 +74,7 @@ func seal(b []byte) []byte {
 	return b
 }
 
-// fuzzFrames connects properly and then sends b. The endpoint ends in bounded time.
+// fuzzFrames connects properly and then sends b. The endpoint must end in bounded time.
 func fuzzFrames(t *testing.T, r *rig, conn net.Conn, b []byte) {
 	h := goodHandshake()
 	if _, err := conn.Write(h.Append(nil)); err != nil {
@@ -81,7 +82,7 @@ func fuzzFrames(t *testing.T, r *rig, conn net.Conn, b []byte) {
 	}
 	ep := r.endpoint()
 	var req fabric.ConnReq
-	for req == nil || string(req.Peer()) != conn.LocalAddr().String() { // others may wait that have gone
+	for req == nil || string(req.Peer()) != conn.LocalAddr().String() { // skip requests of earlier connections
 		var err error
 		if req, err = r.ln.Accept(r.ctx); err != nil {
 			t.Fatal(err)
@@ -93,7 +94,7 @@ func fuzzFrames(t *testing.T, r *rig, conn net.Conn, b []byte) {
 	_, _ = conn.Write(b)
 	_ = conn.(*net.TCPConn).CloseWrite()
 	if _, err := io.Copy(io.Discard, conn); err != nil {
-		t.Log("read:", err) // a reset is a fair end
+		t.Log("read:", err) // a reset is a valid end, too
 	}
 	for kind := fabric.EventConnected; kind <= fabric.EventShutdown; kind++ {
 		if e, err := r.eq.Wait(r.ctx); err != nil || e.Kind != kind {

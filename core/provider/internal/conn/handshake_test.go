@@ -18,7 +18,7 @@ func goodHandshake() frame.Handshake {
 	return frame.Handshake{Min: frame.Version, Max: frame.Version, Links: 1, Nonce: [16]byte{7}, Tx: 8, Private: []byte("hi")}
 }
 
-// TestPeersThatAnswerWrong dials a plain listener that answers a handshake with other bytes.
+// TestPeersThatAnswerWrong dials a plain listener that answers a handshake with invalid bytes.
 func TestPeersThatAnswerWrong(t *testing.T) {
 	accept := frame.HandshakeReply{Version: frame.Version, Verdict: frame.Accepted, Tx: 8}
 	for _, c := range []struct {
@@ -60,7 +60,7 @@ func TestPeersThatAnswerWrong(t *testing.T) {
 	}
 }
 
-// TestAttachThatFails lets the passive side's DataPath refuse: neither side is connected.
+// TestAttachThatFails lets the passive side's Attach fail. Neither side is connected.
 func TestAttachThatFails(t *testing.T) {
 	r := newRig(t, func(Port, any) (DataPath, error) { return nil, fmt.Errorf("no way: %w", fabric.ErrPerm) })
 	dialer := newRig(t, nil)

@@ -15,8 +15,8 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// TestFramesThatBreakTheProtocol sends them from a plain socket: the connection ends by ErrProtocol
-// or ErrCRC and the log says why.
+// TestFramesThatBreakTheProtocol sends invalid frames from a plain socket. The connection ends with
+// ErrProtocol or ErrCRC, and the log says why.
 func TestFramesThatBreakTheProtocol(t *testing.T) {
 	badCheck := encode(frame.Header{Kind: frame.KindGoodbye}, nil, nil)
 	badCheck[60] ^= 1
@@ -49,7 +49,7 @@ func TestFramesThatBreakTheProtocol(t *testing.T) {
 			r := newRig(t, nil)
 			c := r.dial(1)[0]
 			if _, err := c.Write(b); err != nil && !errors.Is(err, net.ErrClosed) {
-				t.Log("write:", err) // the other side may have closed in the middle of it
+				t.Log("write:", err) // the rig may have closed in the middle of it
 			}
 			e := r.event(fabric.EventShutdown)
 			if !errors.Is(e.Err, fabric.ErrProtocol) && !errors.Is(e.Err, fabric.ErrCRC) {
@@ -74,7 +74,7 @@ func TestMessagesBelongOnTheFirstLink(t *testing.T) {
 	}
 }
 
-// TestReadsBeyondCredit asks for more than is allowed without taking the answers.
+// TestReadsBeyondCredit sends more reads than allowed without receiving the replies.
 func TestReadsBeyondCredit(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(1 << 20)
@@ -87,7 +87,8 @@ func TestReadsBeyondCredit(t *testing.T) {
 	}
 }
 
-// TestRefusalsLeaveTheConnectionAlone writes with wrong claims, each followed by a good write.
+// TestRefusalsLeaveTheConnectionAlone writes with invalid keys, rights and ranges. A valid write
+// after each must succeed.
 func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
 	r := newRig(t, nil)
 	mem, key := r.share(4096)
@@ -130,8 +131,8 @@ func TestRefusalsLeaveTheConnectionAlone(t *testing.T) {
 	}
 }
 
-// TestANoticeNeedsItsRegionsKey: remote data whose bytes went another way reaches nobody without
-// the key of the region that they are in.
+// TestANoticeNeedsItsRegionsKey checks that remote data whose payload used another path is
+// delivered only with the key of the payload's region.
 func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	r := newRig(t, nil)
 	_, key := r.share(4096)
@@ -156,8 +157,8 @@ func TestANoticeNeedsItsRegionsKey(t *testing.T) {
 	}
 }
 
-// TestAnswersThatComeTooEarly acks a write whose bytes the peer does not take, which must not
-// complete it.
+// TestAnswersThatComeTooEarly acks a write whose bytes the peer does not receive. The ack must not
+// complete the write.
 func TestAnswersThatComeTooEarly(t *testing.T) {
 	r := newRig(t, nil)
 	c := r.dial(1)[0]
@@ -192,8 +193,8 @@ func TestAnswersThatComeTooEarly(t *testing.T) {
 	}
 }
 
-// TestRegionClosesUnderAPeerThatStops leaves a write half sent, and a read's answer untaken. Close
-// waits its grace time, disconnects the peer, and returns.
+// TestRegionClosesUnderAPeerThatStops leaves a write half sent, and the reply to a read unreceived.
+// Close waits its grace period, disconnects the peer, and returns.
 func TestRegionClosesUnderAPeerThatStops(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for the grace time of a region")

@@ -15,7 +15,7 @@ import (
 	"mori/core/provider/internal/socket"
 )
 
-// spin looks into the queue until there is an entry.
+// spin polls the queue until it has an entry.
 func (r *rig) spin() fabric.Completion {
 	r.Helper()
 	var done [1]fabric.Completion
@@ -31,7 +31,7 @@ func (r *rig) spin() fabric.Completion {
 	return done[0]
 }
 
-// lendOut sends messages to r, which spins, until r's caller reads its link itself.
+// lendOut sends messages to r, which polls, until r's poller reads its link itself.
 func lendOut(r, from *rig) {
 	r.Helper()
 	for r.ctx.Err() == nil {
@@ -57,8 +57,8 @@ func polledPair(t *testing.T) (a, b *rig) {
 	return a, b
 }
 
-// TestALentLinkIsTakenBackWhenNobodyLooks stops to look: what comes then arrives all the same, and
-// is answered.
+// TestALentLinkIsTakenBackWhenNobodyLooks stops polling. Messages that arrive after that are still
+// received and answered.
 func TestALentLinkIsTakenBackWhenNobodyLooks(t *testing.T) {
 	a, b := polledPair(t)
 	_, err := b.ep.Submit([]fabric.Op{{Kind: fabric.OpRecv, Ctx: 5}})
@@ -119,7 +119,7 @@ func TestALentLinkIsTakenBackByWhoParks(t *testing.T) {
 	b.cq.OnReady(nil)
 }
 
-// TestALentLinkEndsLikeOthers ends the connection by each side, with messages on their way.
+// TestALentLinkEndsLikeOthers ends the connection from each side, with messages in transit.
 func TestALentLinkEndsLikeOthers(t *testing.T) {
 	for name, end := range map[string]func(a, b *rig){
 		"this side shuts down": func(_, b *rig) { b.must(b.ep.Shutdown()) },
@@ -130,7 +130,7 @@ func TestALentLinkEndsLikeOthers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := polledPair(t)
 			stop, stopped := make(chan struct{}), make(chan struct{})
-			go func() { // somebody looks on
+			go func() { // keep polling
 				defer close(stopped)
 				for {
 					select {
@@ -158,8 +158,8 @@ func TestALentLinkEndsLikeOthers(t *testing.T) {
 	}
 }
 
-// TestPollersAndGoroutinesTakeTurns moves all kinds of ops both ways while both sides look, park
-// and do neither in turns.
+// TestPollersAndGoroutinesTakeTurns moves all kinds of ops in both directions. Both sides alternate
+// between polling, parking and doing neither.
 func TestPollersAndGoroutinesTakeTurns(t *testing.T) {
 	a, b := newRig(t, nil), newRig(t, nil)
 	join(a, b)

@@ -18,7 +18,7 @@ import (
 
 const testDeadline = 30 * time.Second
 
-// A rig is one honest side: a listener and an endpoint for each dialer.
+// A rig is one well-behaved side: a listener and an endpoint for each dialer.
 type rig struct {
 	testing.TB
 	ctx context.Context
@@ -29,7 +29,7 @@ type rig struct {
 	cq  fabric.CQ
 	eq  fabric.EQ
 	ep  *Endpoint
-	can uint16 // of who dials
+	can uint16 // features of the dialer
 }
 
 func newRig(tb testing.TB, attach func(Port, any) (DataPath, error)) *rig {
@@ -44,7 +44,7 @@ func newRigOf(tb testing.TB, cfg Config) *rig {
 	return newRigIn(tb, cfg, nil)
 }
 
-// newRigIn makes a domain as in asks.
+// newRigIn returns a rig whose domain is opened with in.
 func newRigIn(tb testing.TB, cfg Config, in *fabric.Info) *rig {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testDeadline)
@@ -100,7 +100,7 @@ func (r *rig) event(kind fabric.EventKind) fabric.Event {
 	return e
 }
 
-// dial connects a plain socket to the rig's endpoint, past the handshake.
+// dial connects plain sockets to the rig's endpoint and does the handshake.
 func (r *rig) dial(links int) []net.Conn {
 	r.Helper()
 	conns := make([]net.Conn, links)
@@ -139,7 +139,7 @@ func (r *rig) share(n int) ([]byte, fabric.RegionKey) {
 	return mem, key
 }
 
-// encode makes a frame: header, table, payload.
+// encode returns an encoded frame: header, table, payload.
 func encode(h frame.Header, segs []fabric.RSeg, payload []byte) []byte {
 	b := make([]byte, frame.HeaderLen)
 	for _, s := range segs {
@@ -198,7 +198,7 @@ func join(a, b *rig) {
 	b.event(fabric.EventConnected)
 }
 
-// imported makes a peer's region of n bytes usable.
+// imported imports a peer's region of n bytes and returns its key.
 func (r *rig) imported(k fabric.RegionKey, n int) (key uint64) {
 	r.Helper()
 	rm, err := r.dom.Import(k.Raw(uint64(n)))

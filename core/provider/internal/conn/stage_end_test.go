@@ -18,8 +18,8 @@ import (
 	"mori/native/gpu/gputest"
 )
 
-// TestStagedFaults lets calls of the driver fail on either side: the op ends with an errno, and the
-// next one works.
+// TestStagedFaults lets driver calls fail on either side. The op ends with an errno, and the next
+// one succeeds.
 func TestStagedFaults(t *testing.T) {
 	gputest.NeedEmulated(t)
 	const n = 2 << 20
@@ -27,7 +27,7 @@ func TestStagedFaults(t *testing.T) {
 		fail      string
 		near, far int
 		want      fabric.Errno
-		detail    string // of the op; else it is in the log
+		detail    string // of the op; if empty, the error is in the log
 	}{
 		"no copy out":            {"cuMemcpyAsync=1", 0, -1, fabric.ErrOther, "cuMemcpyAsync"},
 		"no copy in there":       {"cuMemcpyAsync=1", -1, 0, fabric.ErrOther, ""},
@@ -66,8 +66,8 @@ func TestStagedFaults(t *testing.T) {
 	}
 }
 
-// TestStagedEndsWait holds what devices are to do, and ends regions and endpoints: nothing returns
-// before the copies have.
+// TestStagedEndsWait holds back the work of the devices and closes regions and endpoints. No close
+// returns before the copies have ended.
 func TestStagedEndsWait(t *testing.T) {
 	gputest.NeedEmulated(t)
 	const n = 3 << 20
@@ -81,7 +81,7 @@ func TestStagedEndsWait(t *testing.T) {
 			near.fill(1)
 			key := a.imported(far.key, n)
 			op := fabric.Op{Kind: fabric.OpWrite, Seg: near.seg(0, n), RSeg: fabric.RSeg{Len: n, Key: key}}
-			a.must(a.do(op)[0]) // streams and buffers are there
+			a.must(a.do(op)[0]) // to create streams and buffers
 			release := gputest.Hold(t)
 			_, err := a.ep.Submit([]fabric.Op{op})
 			a.must(err)
@@ -123,7 +123,7 @@ func TestStagedEndsWait(t *testing.T) {
 	})
 }
 
-// waitCopying waits until the endpoint's device has something to copy, which a test holds.
+// waitCopying waits until the endpoint's device has a copy to do, which the test holds back.
 func waitCopying(r *rig) {
 	r.Helper()
 	for end := time.Now().Add(testDeadline); ; time.Sleep(100 * time.Microsecond) {
@@ -136,7 +136,8 @@ func waitCopying(r *rig) {
 	}
 }
 
-// TestStagedStrangers: a plain peer sends what honest ones do not, and goes in the middle.
+// TestStagedStrangers lets a plain peer send what an honest one does not, and disconnect in the
+// middle.
 func TestStagedStrangers(t *testing.T) {
 	gputest.Need(t)
 	const n = 4 << 20
@@ -203,7 +204,7 @@ func TestStagedStrangers(t *testing.T) {
 	}
 }
 
-// TestStagedDoesNotAllocate: buffers, lists and slots are used again.
+// TestStagedDoesNotAllocate checks that buffers, lists and pieces are reused.
 func TestStagedDoesNotAllocate(t *testing.T) {
 	a, b := devicePair(t, Config{})
 	const n = 1 << 20
@@ -218,13 +219,13 @@ func TestStagedDoesNotAllocate(t *testing.T) {
 			a.must(err)
 			_, err = a.cq.Wait(a.ctx, done)
 			a.must(err)
-		}); got >= 2 { // now and then a list grows
+		}); got >= 2 { // occasionally a list grows
 			t.Errorf("%v allocations for a %v", got, kind)
 		}
 	}
 }
 
-// TestStagedShares has more under way, both ways, than there are buffers.
+// TestStagedShares moves more in both directions than there are buffers.
 func TestStagedShares(t *testing.T) {
 	a, b := devicePair(t, Config{Links: 2})
 	const n = 40 << 20
@@ -259,7 +260,7 @@ func TestStagedShares(t *testing.T) {
 	}
 }
 
-// TestStagedDelays lets devices take their time.
+// TestStagedDelays lets devices be slow.
 func TestStagedDelays(t *testing.T) {
 	gputest.NeedEmulated(t)
 	for seed := range 3 {
@@ -281,8 +282,8 @@ func TestStagedDelays(t *testing.T) {
 	}
 }
 
-// TestStagedStuckPeer: a peer that reads much and takes nothing leaves buffers to others, and gets
-// its bytes when it does.
+// TestStagedStuckPeer lets a peer send many reads without receiving the replies. It leaves buffers
+// to other peers, and gets its bytes once it receives.
 func TestStagedStuckPeer(t *testing.T) {
 	gputest.Need(t)
 	const n, reads = 1 << 20, 48

@@ -18,10 +18,10 @@ import (
 
 var kindOf = map[device.Vendor]fabric.MemKind{device.CUDA: fabric.MemCUDA, device.HIP: fabric.MemHIP}
 
-// A stock is memory of the host or of a device, registered, with a model of what it has.
+// A stock is registered memory of the host or of a device, with a model of its contents.
 type stock struct {
 	rig   *rig
-	dev   *device.Device // nil: the host
+	dev   *device.Device // nil for host memory
 	addr  uint64
 	model []byte
 	mr    fabric.MR
@@ -30,7 +30,7 @@ type stock struct {
 
 var stocks uint64
 
-// newStock makes n bytes on the i-th device, or on the host if i is -1.
+// newStock allocates n bytes on the i-th device, or on the host if i is -1.
 func newStock(r *rig, i, n int) *stock {
 	r.Helper()
 	stocks++
@@ -58,7 +58,7 @@ func newStock(r *rig, i, n int) *stock {
 	return s
 }
 
-// noise is random bytes.
+// noise returns random bytes.
 var noise = sync.OnceValue(func() []byte {
 	b := make([]byte, 4<<20)
 	r := rand.NewChaCha8([32]byte{1})
@@ -66,7 +66,7 @@ var noise = sync.OnceValue(func() []byte {
 	return b
 })
 
-// fill puts other bytes in for each seed.
+// fill writes bytes that depend on seed.
 func (s *stock) fill(seed int) {
 	s.rig.Helper()
 	for done := 0; done < len(s.model); {
@@ -81,7 +81,7 @@ func (s *stock) fill(seed int) {
 	}
 }
 
-// check compares with the model.
+// check compares the memory with the model.
 func (s *stock) check(what string) {
 	s.rig.Helper()
 	got := make([]byte, len(s.model))
@@ -103,7 +103,7 @@ func (s *stock) check(what string) {
 	}
 }
 
-// move uses pinned memory of the stock's device, if it has one.
+// move calls fn with pinned memory of the stock's device, if it has one.
 func (s *stock) move(fn func(host uint64, st *device.Stream) error) {
 	s.rig.Helper()
 	if s.dev == nil {
@@ -118,12 +118,12 @@ func (s *stock) move(fn func(host uint64, st *device.Stream) error) {
 	s.rig.must(errors.Join(st.Close(), h.Close()))
 }
 
-// seg is a local segment of the stock.
+// seg returns a local segment of the stock.
 func (s *stock) seg(off, n uint64) fabric.Seg {
 	return fabric.Seg{Addr: s.addr + off, Len: n, MR: s.mr.Desc()}
 }
 
-// devicePair connects two rigs whose domains take device memory.
+// devicePair connects two rigs whose domains accept device memory.
 func devicePair(tb testing.TB, cfg Config) (a, b *rig) {
 	tb.Helper()
 	gputest.Need(tb)
@@ -136,7 +136,7 @@ func devicePair(tb testing.TB, cfg Config) (a, b *rig) {
 	return a, b
 }
 
-// do runs ops and returns their completions' errors, nil where there was none.
+// do runs ops and returns the error of each completion, or nil.
 func (r *rig) do(ops ...fabric.Op) []error {
 	r.Helper()
 	for i := range ops {
@@ -152,7 +152,7 @@ func (r *rig) do(ops ...fabric.Op) []error {
 	return r.done(len(ops))
 }
 
-// done waits for n completions, whose contexts are 0 to n-1.
+// done waits for n completions, whose contexts are 0 to n-1, and returns the error of each.
 func (r *rig) done(n int) []error {
 	r.Helper()
 	errs := make([]error, n)

@@ -12,12 +12,12 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// places are where memory of both ends may be: the host, two devices.
+// places are the locations of the memory of both ends: -1 is the host, the others are devices.
 var places = [][2]int{{-1, 0}, {0, -1}, {0, 1}, {-1, -1}}
 
 var stageSizes = []int{0, 1, 1 << 20, 3<<20 + 3}
 
-// TestStagedMoves moves memory of every kind both ways, in one piece and in many.
+// TestStagedMoves moves memory of every kind in both directions, in one piece and in many.
 func TestStagedMoves(t *testing.T) {
 	for name, cfg := range map[string]Config{"1 link": {}, "3 links, checked": {Links: 3, Checksum: true}, "packed": {Links: 2, Compress: CompressSmaller, Decompress: true}} {
 		if cfg.Compress != CompressNever && !frame.CanCompress {
@@ -59,8 +59,8 @@ func TestStagedMoves(t *testing.T) {
 	}
 }
 
-// TestStagedScattered moves lists of segments, of a device and of the host in turn, cut differently
-// on both sides, many ops at once.
+// TestStagedScattered moves lists of segments that alternate between a device and the host. The
+// lists are cut differently on both sides, and many ops run at once.
 func TestStagedScattered(t *testing.T) {
 	a, b := devicePair(t, Config{Links: 2})
 	r := rand.New(rand.NewPCG(1, 2))
@@ -112,13 +112,13 @@ func TestStagedScattered(t *testing.T) {
 	}
 }
 
-// TestStagedRefused submits what cannot be.
+// TestStagedRefused submits invalid ops.
 func TestStagedRefused(t *testing.T) {
 	a, b := devicePair(t, Config{})
 	const n = 3 << 20
 	near, far, other := newStock(a, 0, n), newStock(b, 0, n), newStock(a, 1, n)
 	key := a.imported(far.key, n)
-	long := a.imported(far.key, 2*n) // its owner announced too much
+	long := a.imported(far.key, 2*n) // the owner announced too large a region
 	remote := func(n uint64) fabric.RSeg { return fabric.RSeg{Len: n, Key: key} }
 	near.fill(1)
 	far.fill(2)

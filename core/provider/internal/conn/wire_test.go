@@ -17,16 +17,16 @@ import (
 	"mori/core/provider/internal/frame"
 )
 
-// A pipe is a wire to the other pipe of its pair, of little room.
+// A pipe is a wire with little room to the other pipe of its pair.
 type pipe struct {
 	ep    Port
 	other *pipe
 	most  int
 
 	mu    sync.Mutex
-	bytes []byte // that came and were not taken
-	full  bool   // somebody waits for room
-	mute  bool   // what is sent stays
+	bytes []byte // arrived and not yet received
+	full  bool   // the sender waits for room
+	mute  bool   // sends do not notify the other side
 }
 
 func (p *pipe) Send(iov []sys.Iovec) (n int, err error) {
@@ -51,7 +51,7 @@ func (p *pipe) Send(iov []sys.Iovec) (n int, err error) {
 	return n, err
 }
 
-// room calls WireRoom, which a data path does not do any more once it is closed.
+// room calls WireRoom. A data path does not call it after it is closed.
 func (p *pipe) room() {
 	if p.ep.ep.shutdown.Enter() {
 		defer p.ep.ep.shutdown.Leave()
@@ -80,7 +80,7 @@ func (p *pipe) Recv(iov []sys.Iovec) (n int, err error) {
 	return n, nil
 }
 
-// wired makes two connected rigs that have no wire yet, and their pipes.
+// wired returns two connected rigs that have no wire yet, and their pipes.
 func wired(t *testing.T, room int) (a, b *rig, pa, pb *pipe) {
 	t.Helper()
 	a, b, _, _ = directPair(t, hold)
@@ -89,14 +89,14 @@ func wired(t *testing.T, room int) (a, b *rig, pa, pb *pipe) {
 	return a, b, pa, pb
 }
 
-// message is the i-th of a test.
+// message returns the i-th message of a test.
 func message(i int) []byte {
 	n := []int{8, 300, 5000, 70_000, frame.MaxEager + 7000}[i%5]
 	return bytes.Repeat([]byte{byte(i), byte(i >> 8), 7}, n/3)
 }
 
-// exchange sends n messages from a to b, and wants them whole and in order; between happens in the
-// middle.
+// exchange sends n messages from a to b and checks that they arrive whole and in order. It calls
+// between in the middle.
 func exchange(t *testing.T, a, b *rig, n int, between func(i int)) {
 	t.Helper()
 	sent := make(chan error, 1)
@@ -164,12 +164,12 @@ func TestMessagesTurnToTheWireInOrder(t *testing.T) {
 	}
 }
 
-// Messages of before the turn are first, whenever the wire's come.
+// Messages sent before the turn are received first, whenever those of the wire arrive.
 func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
 	Port{b.ep}.AddWire(pb)
 	direct := b.ep.path.(*testPath)
-	direct.mu.Lock() // nothing of the socket is taken from this frame on
+	direct.mu.Lock() // blocks the reader of the socket at the next frame
 	a.must(Port{a.ep}.SendFrame(1, nil))
 	_, err := a.ep.Submit([]fabric.Op{{Kind: fabric.OpSend, Flags: fabric.OpRemoteData, Data: 1}})
 	a.must(err)
@@ -199,7 +199,7 @@ func TestAMessageOnTheWireWaitsForTheSocket(t *testing.T) {
 	}
 }
 
-// The goodbye on a wire that carries nothing does not come: the side that waits for it ends, in
+// A wire that carries no more bytes loses the goodbye. The side that waits for the goodbye ends in
 // bounded time.
 func TestGoodbyesThatAWireLoses(t *testing.T) {
 	a, b, pa, pb := wired(t, 1<<20)
@@ -216,7 +216,7 @@ func TestGoodbyesThatAWireLoses(t *testing.T) {
 	}
 }
 
-// Frames that do not belong on a socket or on the wire end the connection, and nothing else.
+// Frames that are invalid on a socket or on the wire end the connection and have no other effect.
 func TestFramesThatAWireDoesNotKnow(t *testing.T) {
 	for name, c := range map[string]struct {
 		socket, wire []byte
@@ -238,7 +238,7 @@ func TestFramesThatAWireDoesNotKnow(t *testing.T) {
 			})
 			conn := r.dial(1)[0]
 			p := &pipe{ep: Port{r.ep}, bytes: c.wire}
-			p.other = &pipe{ep: Port{r.ep}} // takes nothing
+			p.other = &pipe{ep: Port{r.ep}} // receives nothing
 			if c.wired {
 				Port{r.ep}.AddWire(p)
 			}

@@ -28,8 +28,8 @@ type answer struct {
 	Reply json.RawMessage
 }
 
-// Start starts this program with an environment variable set. When the test ends, the child gets the
-// end of its input and Start's cleanup waits for it.
+// Start starts this program with an environment variable set. When the test ends, Start's cleanup
+// closes the child's input and waits for the child.
 func Start(tb testing.TB, variable string) *Child {
 	tb.Helper()
 	c := &Child{Cmd: exec.Command(os.Args[0], "-test.run=^$")}

@@ -131,8 +131,9 @@ func FuzzHandshake(f *testing.F) {
 	})
 }
 
-// FuzzDecompress decompresses any bytes to any length. The n bytes of the claim count as received:
-// they have a destination already, in a region whose key the peer has shown or in a read of ours.
+// FuzzDecompress decompresses any bytes to any length. The n bytes of the claim count as received,
+// because they already have a destination: a region whose key the peer has shown, or a read of
+// ours.
 func FuzzDecompress(f *testing.F) {
 	if !CanCompress {
 		f.Skip("this build has no zstd")

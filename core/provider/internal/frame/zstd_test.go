@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestACodecLivesUntilItsCallReturns uses codecs that nothing else refers to while the collector
-// runs. zstd's binding frees the memory of a C call once its Go side is garbage, even during the
+// TestACodecLivesUntilItsCallReturns uses otherwise unreachable codecs while the garbage collector
+// runs. zstd's binding frees the memory of a C call once its Go object is garbage, even during the
 // call.
 func TestACodecLivesUntilItsCallReturns(t *testing.T) {
 	var done atomic.Bool

@@ -61,7 +61,7 @@ func newEnds(t *testing.T, describe func(*regions.MR) ([]byte, error)) *ends {
 
 func somewhere(*regions.MR) ([]byte, error) { return []byte("here"), nil }
 
-// deliver carries the next frame, waiting for it.
+// deliver waits for the next frame and delivers it.
 func (e *ends) deliver(t *testing.T) uint8 {
 	t.Helper()
 	select {
@@ -146,7 +146,7 @@ func TestWrongKeysAreRefused(t *testing.T) {
 	}
 }
 
-// A region that closes while it is described is not granted.
+// A region that closes while Describe runs is not granted.
 func TestARegionThatIsClosedMeanwhileIsRefused(t *testing.T) {
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	e := newEnds(t, func(*regions.MR) ([]byte, error) {
@@ -202,10 +202,10 @@ func TestAfterTheEnd(t *testing.T) {
 	for _, f := range []frame{{FrameGrant, encodeGrant(5, nil)}, {FrameRevoke, encodeTicket(1)}, {FrameReturn, encodeTicket(1)}, {FrameRequest, encodeRequest(9, e.key)}} {
 		ok(t, e.take(f))
 	}
-	ok(t, e.mr.Close()) // nobody has it
+	ok(t, e.mr.Close()) // no peer holds a grant of it
 }
 
-// A region that cannot be granted is requested once; Answer is called for it.
+// A region that cannot be granted is requested once. Answer is called for it.
 func TestRefusalsAreRemembered(t *testing.T) {
 	e := newEnds(t, func(*regions.MR) ([]byte, error) { return nil, fabric.ErrNotSupported })
 	var answers []fabric.Errno
@@ -217,7 +217,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	if again := e.holder.Find(e.key); again != l || l.Refused != fabric.ErrNotSupported || len(e.wire) != 0 {
 		t.Errorf("found %p, was %p, refused by %v", again, l, l.Refused)
 	}
-	for id := range uint64(2) { // the first of these is remembered, the second one has all before it forgotten
+	for id := range uint64(2) { // the first one is remembered; the second one makes the holder forget all
 		key := fabric.RegionKey{ID: 100 + id}
 		mr, err := e.granter.Table.Register(fabric.Buffer{Addr: 0x1000, Len: 10}, fabric.AccessRemoteRead, key)
 		ok(t, err)
@@ -234,7 +234,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 }
 
-// A share is reached until its region closes, whose users are waited for.
+// A share can be accessed until its region closes. Close waits for its users.
 func TestShares(t *testing.T) {
 	e := newEnds(t, somewhere)
 	e.holder.Shares = true
@@ -285,7 +285,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// What is given up does not go back, and is not waited for.
+// A grant that is given up is not returned, and Wait does not wait for it.
 func TestGrantsThatAreGivenUp(t *testing.T) {
 	e := newEnds(t, somewhere)
 	gaveUp := make(chan struct{})
@@ -305,7 +305,7 @@ func TestGrantsThatAreGivenUp(t *testing.T) {
 	}
 }
 
-// To send a frame may begin an op, which posts the next one, on the same goroutine.
+// Sending a frame may start an op, which posts the next frame on the same goroutine.
 func TestSendersAreEnteredAgain(t *testing.T) {
 	var s Sender
 	var sent []uint8
@@ -357,7 +357,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// Frames come from outside: what is accepted says the same when it is sent on.
+// Frames are untrusted input. An accepted frame encodes to the same bytes again.
 func FuzzFrames(f *testing.F) {
 	key := fabric.RegionKey{ID: 7, Secret: [16]byte{1, 2, 3}}
 	f.Add(FrameRequest, encodeRequest(4, key))
@@ -388,7 +388,7 @@ func FuzzFrames(f *testing.F) {
 		if err == nil && !bytes.Equal(again, b) {
 			t.Errorf("kind %d: %x was taken for %x", kind, b, again)
 		}
-		e := newEnds(t, somewhere) // and no frame is more than an error
+		e := newEnds(t, somewhere) // a frame causes at most an error
 		decodetest.Bounded(t, len(b), func() { _ = e.take(frame{kind, b}) })
 		e.holder.Stop()
 		e.granter.Stop()

@@ -30,7 +30,7 @@ func TestLedger(t *testing.T) {
 		t.Errorf("returned without being revoked: %v", err)
 	}
 	notified := map[uint64]int{}
-	for range 2 { // a second revocation waits for the same
+	for range 2 { // a second revocation waits for the same grants
 		if revoked := s.Revoke(7, func(l *Issued) { notified[l.Ticket]++ }); len(revoked) != 2 {
 			t.Errorf("%d grants of the region", len(revoked))
 		}

@@ -13,7 +13,7 @@ import (
 	"mori/core/fabric"
 )
 
-// The sockets of a handshake have the deadline of its context, and may see it first.
+// The sockets of a handshake have the deadline of its context, and may report it first.
 func TestDeadlinesOfSocketsAreTimeouts(t *testing.T) {
 	dialer := net.Dialer{Deadline: time.Unix(1, 0)}
 	_, dialed := dialer.Dial("tcp", "127.0.0.1:1")

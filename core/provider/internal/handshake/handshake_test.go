@@ -102,7 +102,7 @@ func TestVersionsThatDiffer(t *testing.T) {
 	}
 }
 
-// TestALinkComesOnce joins a socket to an endpoint that has this link already.
+// TestALinkComesOnce joins a socket to an endpoint that already has this link.
 func TestALinkComesOnce(t *testing.T) {
 	r := newRig(t, 0)
 	h := good()
@@ -190,7 +190,7 @@ func TestRequestsThatNobodyTakesAreRefused(t *testing.T) {
 	if err := refusal(&a, "x"); !errors.Is(err, fabric.ErrConnRefused) {
 		t.Errorf("refusal: %v", err)
 	}
-	// The caller of Dial learns that another attempt may succeed.
+	// The caller of Dial gets an error that says that another attempt may succeed.
 	ctx, cancel := Bound(r.ctx, nil, nil)
 	defer cancel()
 	_, _, err = Dial(ctx, endtest.Loopback{}, r.ln.Addr(), 1, frame.Handshake{Tx: 8})

@@ -98,7 +98,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// sockets makes a connected pair by the names that Sockets gives.
+// sockets returns a connected pair of sockets, made with the names that Sockets chooses.
 func sockets(t *testing.T) (a, b *net.UnixConn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -128,7 +128,7 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
-// Both ends see the same memory, and the bytes after the handshake are left.
+// Both ends see the same memory, and the bytes after the handshake stay in the socket.
 func TestHandshakes(t *testing.T) {
 	a, b := sockets(t)
 	ours, err := SendMemory(a, "test", 4096, func([]byte) ([]byte, error) { return []byte("hellorest"), nil })
@@ -186,8 +186,8 @@ func TestInvalidHandshakes(t *testing.T) {
 	}
 }
 
-// A peer that is this process has no end; one that is another process is seen to die although
-// somebody has its socket.
+// A peer that is this process is never reported dead. The end of another process is detected even
+// if a third process holds its socket.
 func TestPeerDies(t *testing.T) {
 	a, _ := sockets(t)
 	self, err := OpenPeer(a)

@@ -10,7 +10,7 @@ import (
 	"mori/core/internal/sys"
 )
 
-// untouched returns n bytes that no page of memory is behind yet.
+// untouched returns n bytes that have no page in memory yet.
 func untouched(t *testing.T, n int) []byte {
 	t.Helper()
 	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
@@ -48,7 +48,7 @@ func TestPresentPages(t *testing.T) {
 		if got := pages.Present(list, scratch); got != c.want {
 			t.Errorf("%d bytes at %d: present %v, want %v", c.n, c.at, got, c.want)
 		}
-		// One segment that is not present is enough.
+		// One segment that is not in memory is enough.
 		both := append([]sys.Iovec{{Addr: sys.AddrOf(b), Len: 8}}, list...)
 		if got := pages.Present(both, scratch); got != c.want {
 			t.Errorf("8 bytes, and %d at %d: present %v, want %v", c.n, c.at, got, c.want)

@@ -12,12 +12,12 @@ import (
 	"mori/core/provider/internal/grant"
 )
 
-// A fleet is the domains of a fabric; a D is the number of its making.
+// A fleet is the domains of a fabric. A D is a sequence number.
 type fleet struct {
 	Domains[int]
 	made, closed int
 	dropped      []uint64
-	closing      chan struct{} // Close waits for it; nil: it does not
+	closing      chan struct{} // if set, Close waits for it
 }
 
 func newFleet() *fleet {
@@ -50,7 +50,7 @@ func TestDomainsAreShared(t *testing.T) {
 		t.Errorf("closed %d times, dropped %v", f.closed, f.dropped)
 	}
 	f.Leave(two)
-	f.Leave(two) // it is no member any more
+	f.Leave(two) // it is no longer a member
 	f.revoke(nil, 6)
 	if f.closed != 1 || len(f.dropped) != 1 {
 		t.Errorf("closed %d times, dropped %v", f.closed, f.dropped)
@@ -71,7 +71,7 @@ func TestDomainsThatAreKept(t *testing.T) {
 	}
 }
 
-// A region that closes while the last data path leaves is the program's again only after Close.
+// If a region closes while the last data path leaves, revoke returns only after Close.
 func TestRevokeWaitsForLeaving(t *testing.T) {
 	f, one := newFleet(), newMember(&port{}, 0)
 	f.closing = make(chan struct{})

@@ -29,7 +29,7 @@ func (p *port) SendFrame(uint8, []byte) error { return p.refusesFrames }
 func (p *port) Fail(err error)                { p.fail = err }
 func (p *port) Peer() fabric.Addr             { return "@peer" }
 
-// Each op ends once, in its own way, and Stop waits for all of them.
+// Each op ends once, in its own way. Stop waits for all of them.
 func TestOps(t *testing.T) {
 	p, o := &port{}, Ops{}
 	o.Init(p, "test")
@@ -65,7 +65,7 @@ func TestOps(t *testing.T) {
 	}
 }
 
-// A frame that cannot be sent fails the connection, unless that has ended.
+// A frame that cannot be sent fails the connection, unless the connection has already ended.
 func TestSend(t *testing.T) {
 	p, o := &port{refusesFrames: fabric.ErrAgain}, Ops{}
 	o.Init(p, "test")

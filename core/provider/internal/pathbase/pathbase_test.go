@@ -46,7 +46,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// A hardware counts the registrations that it has.
+// A hardware counts its registrations.
 type hardware struct {
 	has, made     atomic.Int32
 	stuck, failed atomic.Uint64
@@ -71,7 +71,7 @@ func (d *hardware) register() *registration {
 	return &registration{dev: d}
 }
 
-// newTable returns a domain's regions and one of them.
+// newTable returns a domain's region table and one region of it.
 func newTable(t *testing.T) (*regions.Table, *regions.MR) {
 	t.Helper()
 	mem, err := sys.Alloc(4096)

@@ -32,8 +32,8 @@ func TestFIFO(t *testing.T) {
 	}
 }
 
-// TestFIFOKeepsItsMemory has a queue that never empties: its memory stays bounded, and it does not
-// refer to what was popped.
+// TestFIFOKeepsItsMemory uses a queue that never becomes empty. Its memory stays bounded, and it
+// keeps no reference to popped items.
 func TestFIFOKeepsItsMemory(t *testing.T) {
 	var q FIFO[*int]
 	for i := range 8 {

@@ -40,7 +40,7 @@ func TestCompressionPays(t *testing.T) {
 	}
 }
 
-// thinBytes are n bytes of which about half is left.
+// thinBytes returns n bytes that compress to about half.
 func thinBytes(n int) []byte {
 	rng := rand.New(rand.NewPCG(5, 6))
 	b := make([]byte, n)
@@ -58,7 +58,7 @@ func randomBytes(n int) []byte {
 	return b
 }
 
-// compressed counts how many of n payloads a Compressor takes.
+// compressed returns how many of n payloads a Compressor compresses.
 func compressed(k *Compressor, payload []byte, n int) (taken int) {
 	for range n {
 		j := Job{H: frame.Header{Kind: frame.KindWrite, Length: uint64(len(payload))}, Op: &fabric.Op{
@@ -110,7 +110,7 @@ func TestCompressorsGiveUpWhereItDoesNotPay(t *testing.T) {
 	}
 }
 
-// TestACompressorTriesAgain has random bytes, and then others.
+// TestACompressorTriesAgain sends random bytes, and then bytes that compress.
 func TestACompressorTriesAgain(t *testing.T) {
 	k := Compressor{rate: func() float64 { return 1e3 }}
 	if n := compressed(&k, randomBytes(minCompress), 1000); n != 0 {
@@ -126,7 +126,8 @@ type iovecs []sys.Iovec
 
 func (v iovecs) Iovecs() []sys.Iovec { return v }
 
-// TestMemoryThatIsGoneIsNotCompressed leaves it to the system call, which names the cause.
+// TestMemoryThatIsGoneIsNotCompressed checks that the Compressor leaves unreadable memory to the
+// system call, which reports the cause.
 func TestMemoryThatIsGoneIsNotCompressed(t *testing.T) {
 	mem, err := sys.Alloc(minCompress)
 	if err != nil {

@@ -74,7 +74,8 @@ func (r *region) exchange(t *testing.T, b []byte, out bool) {
 	ok(t, errors.Join(st.Close(), h.Close()))
 }
 
-// A loop is a Port without a socket: what one Stager sends arrives at another one at once.
+// A loop is a Port without a socket. A piece that one Stager sends arrives immediately at the
+// other.
 type loop struct {
 	t         *testing.T
 	near, far Stager
@@ -83,8 +84,8 @@ type loop struct {
 	ended     chan *Transfer
 
 	mu      sync.Mutex
-	pending int // pieces
-	most    int // of them at a time
+	pending int // pending pieces
+	most    int // most pieces pending at a time
 	longest uint64
 }
 
@@ -121,7 +122,7 @@ func (l *loop) release() {
 	l.mu.Unlock()
 }
 
-// Send plays the wire and the peer.
+// Send acts as the wire and the peer.
 func (l *loop) Send(p *Piece) {
 	mr, err := l.target.table.Acquire(l.target.key, 0)
 	if err != nil {
@@ -184,7 +185,7 @@ func (r *reading) Reply(b Buffer, errno fabric.Errno) {
 
 func (r *reading) Drop() { r.mr.Release() }
 
-// A writing is the peer's side of one piece of a write. It has no room for its completion at first.
+// A writing is the peer's side of one piece of a write. At first it has no room for its completion.
 type writing struct {
 	l     *loop
 	p     *Piece
@@ -241,7 +242,7 @@ func TestTransfersInPieces(t *testing.T) {
 		if side.exchange(t, got, true); !bytes.Equal(got, want) {
 			t.Fatalf("%v: the bytes differ", kind)
 		}
-		near.exchange(t, make([]byte, n), false) // so that the read has something to do
+		near.exchange(t, make([]byte, n), false) // so that the read changes something
 	}
 	if l.longest != PieceLen || l.most < 2 {
 		t.Errorf("pieces of up to %d bytes, up to %d at a time; want %d, and several", l.longest, l.most, PieceLen)
@@ -251,7 +252,7 @@ func TestTransfersInPieces(t *testing.T) {
 	}
 }
 
-// TestTransfersOutsideTheRegion are refused before the first piece.
+// TestTransfersOutsideTheRegion checks that such transfers are refused before the first piece.
 func TestTransfersOutsideTheRegion(t *testing.T) {
 	gputest.Need(t)
 	near, far := newRegion(t, 0, 4096), newRegion(t, 1, 4096)
