@@ -158,7 +158,7 @@ type place struct {
 	off   uint64
 }
 
-// A walk cuts an op into slices. It has no side effects. The zero places are the start.
+// A walk cuts an op into slices. It makes no system calls. The zero places are the start.
 type walk struct {
 	op            *fabric.Op
 	base          uint64 // start address of the region in the peer

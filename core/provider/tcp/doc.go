@@ -33,7 +33,10 @@
 // A region can be accessed only with its key, which the target checks. Without TLS, the bytes are
 // not encrypted: an attacker who can read or change the network's packets can read keys and data.
 //
-// Errors: ErrConnRefused if no listener is there, ErrConnReset if the peer vanished (immediately
-// for a closed socket, after Options.UserTimeout for a dead host), ErrShutdown if the peer closed
-// in good order.
+// # Errors
+//
+//	ErrConnRefused  no listener at the address
+//	ErrConnReset    the peer vanished: reported immediately for a closed socket, and after
+//	                Options.UserTimeout for a dead host
+//	ErrShutdown     the peer closed in good order
 package tcp

@@ -64,7 +64,8 @@ func TestPeerKilledInMidTransfer(t *testing.T) {
 	}
 }
 
-// TestManyConnections connects them at once, in both directions of time, and uses each.
+// TestManyConnections connects many sides to a listener that accepts them concurrently, and uses
+// each connection.
 func TestManyConnections(t *testing.T) {
 	p := tcp.New(tcp.Options{})
 	hub := newSide(t, p)

@@ -39,8 +39,8 @@ type Config struct {
 	CheckAddr func(fabric.Addr) error
 
 	// Attach, if set, is called once per endpoint, after its sockets are connected and before any
-	// frame is read or written. extra is the first socket's. An error ends the connection attempt.
-	// If Attach returns nil, all payload goes through the stream.
+	// frame is read or written. extra is what Transport.Prelude returned for the first socket. An
+	// error ends the connection attempt. If Attach returns nil, all payload uses the stream.
 	Attach func(p Port, extra any) (DataPath, error)
 
 	// OpenDomain, if set, is called for each new domain before any other code can use it.

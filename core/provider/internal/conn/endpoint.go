@@ -32,7 +32,7 @@ type Endpoint struct {
 	shutdown shutdown
 
 	// Set by Carry.
-	carries bool // recv is an EPRDM endpoint's, and ops may come before the connection
+	carries bool // recv is an EPRDM endpoint's, and ops may be submitted before connecting
 	source  func() fabric.AVAddr
 
 	// Set when the connection is made and constant from then on.

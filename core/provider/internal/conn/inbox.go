@@ -26,7 +26,7 @@ const (
 	wireToken = 1 << 33
 )
 
-// An inbox receives messages. It works beside the RecvQueue.
+// An inbox is the receiving side of messages, together with the receive queue.
 //
 // A sender sends a message of up to maxEager bytes with its frame, as far as it has credit. It
 // offers a larger one, and this side pulls that when a receive is posted, straight into the

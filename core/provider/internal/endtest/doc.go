@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 
-// Package endtest has the common parts of tests of providers with connected endpoints: an endpoint
-// with its objects, a pair of connected endpoints, ops that are waited for, and a peer in a process
-// of its own.
+// Package endtest has the common parts of tests of providers with connected endpoints. It opens an
+// endpoint with its objects, connects two endpoints, waits for ops, and runs a peer in another
+// process.
 //
 //	var all endtest.Stack
 //	o, err := endtest.Open(ctx, fab, nil, 1024, &all) // close by all.Close(), also after an error

@@ -18,9 +18,13 @@ import (
 // While the goroutine keeps the stream, only one poll in coldLook makes a system call, for programs
 // that leave the goroutine no CPU time.
 //
-// Half a round trip between two processes on 2 cores, with polling and with goroutines only: 64 B
-// 5.9 and 97 to 134 µs, 64 KiB 20 and 124 µs, 1 MiB 195 and 770 µs. fi_pingpong on libfabric's tcp:
-// 5.4, 22 and 202 µs; on tcp;ofi_rxm: 10, 57 and 240 µs.
+// Half a round trip between two processes on 2 cores, in µs:
+//
+//	                            64 B       64 KiB  1 MiB
+//	read by the poller          5.9        20      195
+//	read by goroutines alone    97 to 134  124     770
+//	fi_pingpong on tcp          5.4        22      202
+//	fi_pingpong on tcp;ofi_rxm  10         57      240
 const (
 	// warmPolls is how many polls between two waits of the reader make it lend the stream.
 	warmPolls = 16

@@ -35,9 +35,9 @@ func (s *Stream) Read() error { return s.in.read() }
 // read calls turn whenever it can make progress.
 //
 // It waits in Go's network poller. Waiting in the kernel needs fewer system calls, but on 2 cores
-// it was faster for a single payload only. An 8-byte write took 60 to 80 µs instead of 41 to 45,
-// because Go needs longer to leave a long system call than to leave its poller. 128 x 1 MiB reached
-// 0.82 to 0.90 of plain sockets instead of 0.93, because a thread in a system call keeps its
+// it was slower for everything except a single payload. An 8-byte write took 60 to 80 µs instead of
+// 41 to 45: Go needs longer to leave a long system call than to leave its poller. 128 x 1 MiB
+// reached 0.82 to 0.90 of plain sockets instead of 0.93: a thread in a system call keeps its
 // processor.
 func (in *reader) read() error {
 	for {
