@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The ``mori`` command.
 
-Each subcommand is a module with ``add(subparsers)`` and a function of the parsed arguments that returns the exit
-status. ``mori bench``, ``mori tune`` and ``mori demo`` hand all their arguments on.
+Each subcommand is a module with ``add(subparsers)`` and a function that takes the parsed arguments
+and returns the exit status. ``mori bench``, ``mori tune`` and ``mori demo`` parse their own
+arguments.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output is gone; keep the interpreter from complaining when it flushes at exit.
+        # The reader closed the pipe. Prevent an error message when the interpreter flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""``mori doctor``: what this host has, and which path each kind of peer would get.
+"""``mori doctor``: the host's hardware and libraries, and the path to each kind of peer.
 
-The native side reports the host; this module adds what only Python knows and prints it.
+Native code reports the host. This module adds facts about Python and prints the report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .. import __version__, _core
 from .._errors import MoriError
 from ._table import pairs, table
 
-# The sections of the report: where the fact lies, its title, and what to say when there is nothing.
+# The sections of the report: key, title, and the text if the section is empty.
 _SECTIONS = (
     ("python", "Python", ""),
     ("host.numa", "NUMA nodes", "none found"),
@@ -57,7 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def collect() -> dict[str, Any]:
-    """Return everything known: ``python``, then the native sections, or ``problem`` when nothing native loads."""
+    """Return the report: ``python``, then the native sections.
+
+    If native code does not load, ``problem`` replaces these sections.
+    """
     facts: dict[str, Any] = {"python": _python_facts()}
     try:
         facts.update(json.loads(_core.call("Doctor")))
@@ -82,7 +85,7 @@ def _python_facts() -> dict[str, Any]:
         "executable": sys.executable,
         "platform": platform.platform(),
     }
-    # Installed versions are read from metadata: importing torch takes seconds and starts threads.
+    # Read installed versions from metadata: importing torch takes seconds and starts threads.
     facts["torch"], facts["numpy"] = _installed("torch"), _installed("numpy")
     return facts
 
@@ -119,14 +122,14 @@ def _report(facts: dict[str, Any]) -> str:
 
 
 def _near(row: dict[str, Any]) -> dict[str, Any]:
-    """Give each port a column of its own, in the order of names: rows list them from near to far."""
+    """Give each port its own column, ordered by name. The rows list ports from near to far."""
     distances = {entry["nic"]: entry["distance"] for entry in row["distances"]}
     columns = {nic: distances[nic] for nic in sorted(distances, key=_natural)}
     return {"memory": row["memory"], "takes": row["takes"], **columns, "why": row["why"]}
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Return what sorts mlx5_10 behind mlx5_9."""
+    """Return a sort key that puts mlx5_10 after mlx5_9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 

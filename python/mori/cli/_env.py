@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     variables: list[dict[str, Any]] = json.loads(_core.call("Environment"))
     rows = [
-        # The native side hides the value of a secret, and has "" for what is unset or empty.
+        # Native code hides the values of secrets, and returns "" for unset or empty variables.
         {**v, "value": v["value"] or os.environ.get(v["name"])}
         for v in variables
     ]

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def cell(value: Any) -> str:
-    """Return a value as a reader wants it: no braces, no quotes, yes and no for booleans, a dash for nothing."""
+    """Format a value for people: no braces or quotes, yes or no for booleans, a dash for nothing."""
     if value is None or value == "" or value == [] or value == {}:
         return "-"
     if isinstance(value, bool):
@@ -23,7 +23,7 @@ def cell(value: Any) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]], indent: str = "") -> str:
-    """Return rows under their keys as headings; the last column is wrapped to the terminal."""
+    """Format rows, with their keys as headings and the last column wrapped to the terminal."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     lines = [columns, *([cell(row.get(column)) for column in columns] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
@@ -39,7 +39,7 @@ def table(rows: Sequence[dict[str, Any]], indent: str = "") -> str:
 
 
 def pairs(facts: dict[str, Any], indent: str = "") -> str:
-    """Return facts one to a line, names aligned."""
+    """Format facts, one a line, with aligned names."""
     width = max((len(name) for name in facts), default=0) + 2
     room = max(24, shutil.get_terminal_size().columns - len(indent) - width)
     out = []

@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def native_version() -> str | None:
-    """Return the version of the native extension, None when it does not load."""
+    """Return the version of the native extension; None if it does not load."""
     try:
         version: str = _core.call("Version")
     except MoriError:

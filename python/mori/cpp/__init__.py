@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The flat native namespace: every class and enum of the native library, and the bare enum values.
 
-``IOEngine`` and ``IOEngineSession`` are here the native ones, whose transfer calls take the status object to report to;
-``mori.io`` has the friendlier wrappers. Importing this module starts nothing.
+``IOEngine`` and ``IOEngineSession`` here are the native classes, whose transfer calls take the
+status object as an argument. ``mori.io`` has more convenient wrappers. Importing this module starts
+nothing.
 """
 
 from ..io import BackendConfig as BackendConfig
@@ -60,7 +61,7 @@ RDMA = BackendType.RDMA
 TCP = BackendType.TCP
 FABRIC = BackendType.FABRIC
 
-# Two enums export an Unknown; the memory location's is the one that remains.
+# Two enums export a member Unknown; the one of MemoryLocationType is kept.
 Unknown = MemoryLocationType.Unknown
 CPU = MemoryLocationType.CPU
 GPU = MemoryLocationType.GPU

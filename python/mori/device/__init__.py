@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""GPUs without a framework: which there are, memory on them, pinned host memory, streams, events and copies.
+"""GPUs without a framework: devices, GPU memory, pinned host memory, streams, events and copies.
 
-NVIDIA and AMD alike, through the driver that is installed; neither torch nor a vendor's toolkit is needed, and both may
-be used beside this in one process: memory and streams work together. Importing this module opens nothing; the first
-call looks for the drivers, and the first that works on a GPU makes its context, some hundred MiB on NVIDIA's::
+The module uses the installed NVIDIA or AMD driver. It needs neither torch nor a vendor toolkit. It
+works beside them in one process, with memory and streams shared. Importing this module opens
+nothing. The first call looks for the drivers. The first call that uses a GPU makes its context,
+which takes some hundred MiB on NVIDIA GPUs::
 
     from mori import device
 
@@ -16,21 +17,28 @@ call looks for the drivers, and the first that works on a GPU makes its context,
         stream.wait()
         assert memory.read(5, offset=4096) == b"hello"
 
-**Numbers.** GPUs have numbers from 0, their places in :func:`devices`; on machines with one vendor's GPUs that is the
-vendor's own number, as in torch's ``cuda:1``. Where ``device`` is not given it is 0. Sizes are bytes, timeouts seconds.
+**Numbers.** A GPU's number is its index in :func:`devices`. If all GPUs are from one vendor, it
+equals the vendor's number, as in torch's ``cuda:1``. ``device`` defaults to 0. Sizes are in bytes,
+timeouts in seconds.
 
-**Ownership.** Memory, streams and events belong to who made them: ``close()``, ``with``, or the end of the last
-reference gives them back. Nothing may be under way on them then. An address keeps nothing alive.
+**Ownership.** The creator owns memory, streams and events. ``close()``, the end of a ``with``
+block, or dropping the last reference frees them. No work may be pending on them then. An address
+keeps nothing alive.
 
-**Order.** What a stream is given it does in that order, beside the host and other streams. Calls without a stream
-(:meth:`DeviceMemory.write`, ``read``, ``fill``, and :func:`copy`) come after what the GPU's default stream was given
-before, which is where torch's work goes unless it says otherwise, and are done when they return. All may be called
-from any thread.
+**Order.** A stream runs its work in order, concurrently with the host and other streams. Calls
+without a stream (:meth:`DeviceMemory.write`, ``read``, ``fill``, and :func:`copy`) run after all
+earlier work of the GPU's default stream, which torch uses by default. They are done when they
+return. All calls may be made from any thread.
 
-**Errors.** All derive from ``RuntimeError`` and from the built-in class that says the same. Without a GPU calls raise
-``UnsupportedError`` with the driver's reason, a full GPU ``OutOfMemoryError`` (a ``MemoryError``), a wrong number or
-range ``InvalidArgumentError`` (a ``ValueError``), what was closed ``BadStateError``, and in a forked child
-``ForkError``. A wait with a timeout raises ``MoriTimeoutError`` (a ``TimeoutError``); Ctrl-C ends every wait.
+**Errors.** All derive from ``RuntimeError``, and those with a matching built-in class also from it.
+
+* ``UnsupportedError``: there is no GPU; the message has the driver's reason.
+* ``OutOfMemoryError`` (a ``MemoryError``): the GPU is out of memory.
+* ``InvalidArgumentError`` (a ``ValueError``): a number or range is invalid.
+* ``BadStateError``: the object is closed.
+* ``ForkError``: the call was made in a forked child.
+* ``MoriTimeoutError`` (a ``TimeoutError``): a wait reached its timeout. Ctrl-C interrupts every
+  wait.
 """
 
 from .._errors import BadStateError as BadStateError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Copies and fills, with a stream and without."""
+"""Copies and fills, with or without a stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ._info import Pointer, lookup, uint64
 from ._owned import Owned
 from ._stream import Event, Stream, as_stream
 
-# A call into the driver is at most so long, as copies of host memory that is not pinned go on inside of it: Ctrl-C
-# comes between.
+# Most bytes that one driver call copies. Copies of host memory that is not pinned block inside the
+# driver; Ctrl-C is handled between two calls.
 _PIECE = 64 << 20
 _GRACE = 10.0  # seconds
 
@@ -27,18 +27,20 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
     """Copy ``nbytes`` bytes between addresses of any kind: of any GPU, pinned, or ordinary host memory.
 
     Args:
-        dst: address, or something with ``ptr``: :class:`DeviceMemory`, :class:`HostMemory`.
+        dst: address, or an object with ``ptr`` such as :class:`DeviceMemory` or
+            :class:`HostMemory`.
         src: the same; the ranges must not overlap.
-        nbytes: how many.
-        stream: do it on this stream and return before it is done, unless ordinary host memory is among it. The memory
-            must stay until it is. A stream is ours, what has ``cuda_stream`` as torch's, or the driver's handle, of the
-            GPU whose memory is copied. None: after what the default streams of the GPUs of both were given before, and
-            done on return.
+        nbytes: number of bytes.
+        stream: queue the copy on this stream of the GPU whose memory is copied. It may be a
+            :class:`Stream`, an object with ``cuda_stream`` such as torch's, or the driver's handle.
+            The call returns before the copy is done, unless it involves ordinary host memory. Keep
+            the memory valid until it is done. With None, the copy runs after the earlier work of
+            the default streams of both sides' GPUs, and is done on return.
 
     Raises:
-        InvalidArgumentError: the range is not inside of one allocation of a GPU, or not an address, or the GPUs are of
-            two vendors.
-        BadStateError: something was closed.
+        InvalidArgumentError: a range is not inside one GPU allocation, an argument is not an
+            address, or the GPUs are from two vendors.
+        BadStateError: an object is closed.
     """
     to, at, count = _address(dst, "dst"), _address(src, "src"), uint64(nbytes, "nbytes")
     if stream is not None:
@@ -60,7 +62,7 @@ def copy(dst: Any, src: Any, nbytes: int, stream: Any = None) -> None:
 
 
 def move(gpus: list[int], dst: int, src: int, nbytes: int) -> None:
-    """Copy when the default streams of ``gpus`` have done what they were given, and wait for the copy."""
+    """Copy after the earlier work of the default streams of ``gpus``, and wait for the copy."""
     _settle(gpus)
     stream = _worker(gpus[0])
     with Event(gpus[0], timing=False) as event:
@@ -70,7 +72,7 @@ def move(gpus: list[int], dst: int, src: int, nbytes: int) -> None:
 
 
 def fill(gpu: int, dst: int, value: int, nbytes: int) -> None:
-    """Fill when the default stream of ``gpu`` has done what it was given, and wait for it."""
+    """Fill after the earlier work of the default stream of ``gpu``, and wait for it."""
     _settle([gpu])
     stream = _worker(gpu)
     with Event(gpu, timing=False) as event:
@@ -79,7 +81,10 @@ def fill(gpu: int, dst: int, value: int, nbytes: int) -> None:
 
 
 def _finish(event: Event, stream: Stream) -> None:
-    """Wait for what our stream was given. Ctrl-C lets the piece that is under way end: its memory may be freed next."""
+    """Wait for the work queued on our stream.
+
+    On Ctrl-C, also wait for the piece being copied, because the caller may free its memory next.
+    """
     event.record(stream)
     try:
         event.wait()
@@ -90,7 +95,8 @@ def _finish(event: Event, stream: Stream) -> None:
 
 
 def _settle(gpus: list[int]) -> None:
-    # The host waits, not our stream: copies of ordinary host memory would wait inside of the driver, deaf to Ctrl-C.
+    # Wait on the host, not on our stream: a copy of ordinary host memory would wait inside the
+    # driver, where Ctrl-C has no effect.
     for gpu in gpus:
         with Event(gpu, timing=False) as event:
             event.record()
@@ -98,7 +104,7 @@ def _settle(gpus: list[int]) -> None:
 
 
 def _worker(gpu: int) -> Stream:
-    """Return the stream that calls without one use. It stays for the life of the process."""
+    """Return the stream for calls without a stream. It lives as long as the process."""
     with _lock:
         stream = _workers.get(gpu)
         if stream is None:
@@ -113,12 +119,12 @@ def _address(place: Any, what: str) -> int:
 
 
 def _gpu_of(*places: int) -> int:
-    """Return the GPU whose memory is among ``places``; the first one's if they are of two."""
+    """Return the GPU of the first address in ``places`` that is GPU memory; 0 if none is."""
     return next((known.device for known in map(lookup, places) if known.device >= 0), 0)
 
 
 def _inside(ptr: int, nbytes: int, what: str) -> Pointer:
-    """Return what the drivers know about a range; its allocation must hold all of it."""
+    """Return what the drivers know about a range; raise if it exceeds its allocation."""
     known = lookup(ptr)
     end = known.base + known.nbytes
     if ptr == 0 or (known.base and ptr + nbytes > end):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which GPUs there are, what they reach, and what an address is."""
+"""The list of GPUs, peer access between them, and information about addresses."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from .._errors import InvalidArgumentError
 
 @dataclasses.dataclass(frozen=True)
 class DeviceInfo:
-    """What the driver reports about a GPU. It does not change.
+    """Static properties of a GPU, as the driver reports them.
 
     Attributes:
-        device: its number here: the place in :func:`devices`.
+        device: its number here: the index in :func:`devices`.
         api: ``"CUDA"`` or ``"HIP"``.
-        ordinal: its number among the GPUs of its vendor that this process may see.
-        name: as the vendor sells it.
-        uuid: as the vendor's tools write it.
-        bus_id: on PCI, in lower case, as the folders of ``/sys/bus/pci/devices`` are called.
-        arch: what code for it is compiled for: ``"sm_90"``, ``"gfx942"``.
-        capability: CUDA's compute capability, ``(9, 0)``, or the two numbers that HIP gives.
-        bytes: of memory.
-        units: multiprocessors (compute units).
-        warp: threads that run in step: 32 or 64.
-        driver: the driver's version, as the vendor numbers it: 12080 is CUDA 12.8.
-        copy_engines: copies beside each other and beside kernels.
-        dma_buf: memory can be given to other drivers as a descriptor.
-        rdma: NICs can be let at its memory.
-        vmm: addresses and memory can be made apart.
-        vmm_fd: such memory goes to other processes of the host, as a descriptor.
-        vmm_fabric: such memory goes to other hosts of one NVLink domain.
-        host_atomics: atomics on host memory are the link's own.
-        shares_memory: its memory is the host's.
+        ordinal: its number among the visible GPUs of its vendor.
+        name: product name.
+        uuid: UUID in the format of the vendor's tools.
+        bus_id: PCI address in lower case, as in ``/sys/bus/pci/devices``.
+        arch: compilation target: ``"sm_90"``, ``"gfx942"``.
+        capability: CUDA's compute capability, ``(9, 0)``, or the two numbers that HIP reports.
+        bytes: size of its memory.
+        units: number of multiprocessors (compute units).
+        warp: threads in a warp (wavefront): 32 or 64.
+        driver: the driver's version in the vendor's numbering: 12080 is CUDA 12.8.
+        copy_engines: number of copies that can run concurrently, also with kernels.
+        dma_buf: its memory can be exported as a DMA-BUF descriptor.
+        rdma: NICs can access its memory.
+        vmm: the driver has virtual memory management, with addresses and memory allocated
+            separately.
+        vmm_fd: VMM memory can be shared with other processes of the host as a file descriptor.
+        vmm_fabric: VMM memory can be shared with other hosts of one NVLink domain.
+        host_atomics: the link supports native atomics on host memory.
+        shares_memory: it uses the host's memory.
     """
 
     device: int
@@ -69,11 +70,11 @@ class MemoryInfo(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """What a GPU can do to the memory of another.
+    """Peer access of one GPU to another's memory.
 
     Attributes:
-        access: its kernels load and store there, and copies go straight.
-        atomics: atomics on it are the link's own.
+        access: its kernels can load and store there, and copies are direct.
+        atomics: the link supports native atomics there.
         link: ``"NVLink"``, ``"xGMI"``, ``"PCIe"``; empty without access, and for the GPU itself.
     """
 
@@ -86,15 +87,15 @@ class Pointer(NamedTuple):
     """What the drivers know about an address.
 
     Attributes:
-        kind: ``"device"``, ``"pinned host"``, ``"managed"``, or ``"host"`` for what no driver knows: ordinary memory,
-            or none.
-        device: the number of the GPU that it is of, -1 for none.
-        api: that GPU's vendor, ``"CUDA"`` or ``"HIP"``; empty for none.
+        kind: ``"device"``, ``"pinned host"``, ``"managed"``, or ``"host"`` if no driver knows it:
+            ordinary or unmapped memory.
+        device: number of its GPU, -1 for none.
+        api: that GPU's API, ``"CUDA"`` or ``"HIP"``; empty for none.
         ordinal: that GPU's number among those of its vendor, -1 for none.
-        base: where the allocation around it begins, 0 if that is not known.
-        nbytes: the size of that allocation.
-        device_ptr: its address for GPUs, 0 if they do not reach it.
-        host_ptr: its address for the host, 0 if it does not reach it.
+        base: start of the allocation that contains it, 0 if unknown.
+        nbytes: size of that allocation.
+        device_ptr: its address for GPUs, 0 if they cannot access it.
+        host_ptr: its address for the host, 0 if the host cannot access it.
     """
 
     kind: Literal["device", "pinned host", "managed", "host"]
@@ -108,28 +109,28 @@ class Pointer(NamedTuple):
 
 
 def devices() -> list[DeviceInfo]:
-    """Return the GPUs that this process sees, or an empty list: :func:`why_no_device` says why."""
+    """Return the visible GPUs. If the list is empty, :func:`why_no_device` returns the reason."""
     return [_info(number, told) for number, told in enumerate(_listing()["devices"])]
 
 
 def why_no_device() -> str:
-    """Return why :func:`devices` is empty, in the words of the drivers; empty if it is not."""
+    """Return the drivers' reason why :func:`devices` is empty; an empty string if it is not."""
     why: str = _listing()["why"]
     return why
 
 
 def memory_info(device: int = 0) -> MemoryInfo:
-    """Return how much memory of a GPU is free, and how much it has.
+    """Return the free and total memory of a GPU in bytes.
 
     Raises:
-        InvalidArgumentError: there is no GPU with that number.
+        InvalidArgumentError: no GPU has that number.
         UnsupportedError: there is no GPU.
     """
     return MemoryInfo(*json.loads(_core.call("DeviceMemInfo", device_number(device))))
 
 
 def reach(device: int, peer: int) -> Reach:
-    """Return how one GPU reaches the memory of another; itself it reaches.
+    """Return the access of GPU ``device`` to the memory of ``peer``, which may be the same GPU.
 
     Raises:
         InvalidArgumentError: there is no GPU with that number.
@@ -140,24 +141,28 @@ def reach(device: int, peer: int) -> Reach:
 
 
 def enable_peer(device: int, peer: int) -> None:
-    """Let kernels and copies of one GPU use all memory of another directly. It may be repeated, and is not undone.
+    """Enable direct access of one GPU's kernels and copies to all memory of another.
 
-    Copies between GPUs need it only to be fast.
+    It may be repeated and cannot be undone. Copies between GPUs also work without it, but more
+    slowly.
 
     Raises:
-        UnsupportedError: they do not reach each other, or there is no GPU.
+        UnsupportedError: the GPUs cannot access each other, or there is no GPU.
         InvalidArgumentError: there is no GPU with that number.
     """
     _core.call("DeviceEnablePeer", device_number(device), device_number(peer))
 
 
 def lookup(ptr: int) -> Pointer:
-    """Return what the drivers know about an address of this process; without any, that it is the host's."""
+    """Return what the drivers know about an address of this process.
+
+    If no driver is loaded, it is reported as host memory.
+    """
     return Pointer(**json.loads(_core.call("DeviceLookup", uint64(ptr, "ptr"))))
 
 
 def device_number(device: Any) -> int:
-    """Return ``device`` as a number that native code takes; it checks whether there is such a GPU."""
+    """Return ``device`` as an int for native code, which checks that the GPU exists."""
     number = operator.index(device)
     if not 0 <= number < 2**31:
         raise InvalidArgumentError(f"GPU {device!r} does not exist: GPUs are numbered from 0")
@@ -165,7 +170,7 @@ def device_number(device: Any) -> int:
 
 
 def uint64(value: Any, what: str) -> int:
-    """Return ``value`` as an int of 64 bits; the native side does not check ranges."""
+    """Return ``value`` as a 64-bit int; raise if out of range, which native code does not check."""
     number = operator.index(value)
     if not 0 <= number < 2**64:
         raise InvalidArgumentError(f"{what} must be 0 to 2**64-1, got {value!r}")

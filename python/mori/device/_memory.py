@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Memory on a GPU, and host memory that GPUs reach."""
+"""GPU memory, and pinned host memory that GPUs can access."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _new_bytes.restype = ctypes.py_object
 class DeviceMemory(Owned):
     """Memory on a GPU.
 
-    torch, cupy and numba take it as an array of bytes without a copy, by ``__cuda_array_interface__``:
-    ``torch.as_tensor(memory, device="cuda")``. Such an array keeps the object alive; ``close()`` takes the memory from
-    it all the same.
+    torch, cupy and numba use it as an array of bytes without a copy, through
+    ``__cuda_array_interface__``: ``torch.as_tensor(memory, device="cuda")``. Such an array keeps
+    the object alive, but ``close()`` frees the memory regardless.
 
     Args:
-        nbytes: its size, 1 at least. What it holds at first is not defined.
-        device: which GPU.
+        nbytes: its size, at least 1. The contents are initially undefined.
+        device: GPU number.
 
     Attributes:
-        ptr: the address, aligned for every use.
+        ptr: the address, aligned for any type.
         nbytes: the size.
-        device: which GPU.
+        device: GPU number.
 
     Raises:
-        OutOfMemoryError: the GPU has not so much free.
-        InvalidArgumentError: there is no GPU with that number, or the size is impossible.
+        OutOfMemoryError: the GPU has too little free memory.
+        InvalidArgumentError: no GPU has that number, or the size is invalid.
         UnsupportedError: there is no GPU.
     """
 
@@ -55,10 +55,10 @@ class DeviceMemory(Owned):
 
         Args:
             buffer: bytes, bytearray, numpy array, ...
-            offset: where to, in bytes from the memory's beginning.
+            offset: destination, in bytes from the start of the memory.
 
         Raises:
-            InvalidArgumentError: they do not fit, or are not contiguous.
+            InvalidArgumentError: the bytes do not fit, or the buffer is not contiguous.
             BadStateError: the memory is closed.
         """
         self._handle()
@@ -70,26 +70,27 @@ class DeviceMemory(Owned):
                 move([self.device], self.ptr + at, buffer_address(view), view.nbytes)
 
     def read(self, nbytes: int | None = None, offset: int = 0) -> bytes:
-        """Return ``nbytes`` bytes, ``offset`` bytes from the beginning; None: all that follow.
+        """Return ``nbytes`` bytes from ``offset`` on; None means all up to the end.
 
         Raises:
-            InvalidArgumentError: the memory is not so long.
+            InvalidArgumentError: the range exceeds the memory.
             BadStateError: the memory is closed.
         """
         self._handle()
         at = _range(self, offset, 0 if nbytes is None else nbytes, "read")
         data: bytes = _new_bytes(None, self.nbytes - at if nbytes is None else nbytes)
         if data:
-            # Nobody else has seen these bytes yet.
+            # No other code holds these bytes yet, so writing to them is safe.
             with memoryview(data) as view:
                 move([self.device], buffer_address(view), self.ptr + at, view.nbytes)
         return data
 
     def read_into(self, buffer: Any, offset: int = 0) -> None:
-        """Fill a writable buffer with the bytes that are ``offset`` bytes from the beginning.
+        """Fill a writable buffer with the bytes from ``offset`` on.
 
         Raises:
-            InvalidArgumentError: the memory is not so long, or the buffer is read-only or not contiguous.
+            InvalidArgumentError: the range exceeds the memory, or the buffer is read-only or not
+                contiguous.
             BadStateError: the memory is closed.
         """
         self._handle()
@@ -122,21 +123,21 @@ class DeviceMemory(Owned):
 
 
 class HostMemory(Owned):
-    """Pinned host memory that all GPUs reach: copies to and from it run beside the host, at the link's speed.
+    """Pinned host memory that all GPUs can access. Copies run asynchronously, at the link's speed.
 
     Args:
-        nbytes: its size, 1 at least. What it holds at first is not defined.
+        nbytes: its size, at least 1. The contents are initially undefined.
         device: the GPU whose driver pins it.
 
     Attributes:
         ptr: the address for the host.
         device_ptr: the address for kernels.
         nbytes: the size.
-        device: which GPU.
+        device: GPU number.
 
     Raises:
-        OutOfMemoryError: the machine has not so much free, or not so much that may be pinned.
-        InvalidArgumentError: there is no GPU with that number, or the size is impossible.
+        OutOfMemoryError: the host has too little free memory, or too little that may be pinned.
+        InvalidArgumentError: no GPU has that number, or the size is invalid.
         UnsupportedError: there is no GPU.
     """
 
@@ -153,7 +154,7 @@ class HostMemory(Owned):
     def view(self) -> memoryview:
         """Return the memory as a writable memoryview of bytes, which ``numpy.frombuffer`` takes.
 
-        It keeps the object alive, and ``close()`` is refused while there is one.
+        The view keeps the object alive. ``close()`` raises while a view exists.
         """
         self._handle()
         array: Any = None if self._array is None else self._array()
@@ -164,17 +165,17 @@ class HostMemory(Owned):
         return memoryview(array).cast("B")
 
     def close(self) -> None:
-        """Give the memory back. Further calls do nothing.
+        """Free the memory. Further calls do nothing.
 
         Raises:
-            BadStateError: views of it are in use.
+            BadStateError: views of the memory exist.
         """
         if not self.closed and self._array is not None and self._array() is not None:
             raise BadStateError(f"{self!r} has views in use: release them before you close it")
         super().close()
 
     def write(self, buffer: Any, offset: int = 0) -> None:
-        """Copy all bytes of a buffer into the memory; see :meth:`DeviceMemory.write`. It waits for no GPU."""
+        """Copy a buffer into the memory like :meth:`DeviceMemory.write`. Waits for no GPU."""
         self._handle()
         with memoryview(buffer) as view:
             at = _range(self, offset, view.nbytes, "write")
@@ -182,14 +183,14 @@ class HostMemory(Owned):
                 mine[at : at + view.nbytes] = view.cast("B") if view.nbytes else b""
 
     def read(self, nbytes: int | None = None, offset: int = 0) -> bytes:
-        """Return bytes of the memory; see :meth:`DeviceMemory.read`. It waits for no GPU."""
+        """Return bytes of the memory like :meth:`DeviceMemory.read`, without waiting for a GPU."""
         self._handle()
         at = _range(self, offset, 0 if nbytes is None else nbytes, "read")
         with self.view() as mine:
             return bytes(mine[at : None if nbytes is None else at + nbytes])
 
     def fill(self, byte: int) -> None:
-        """Set every byte to ``byte``, 0 to 255. It waits for no GPU."""
+        """Set every byte to ``byte``, 0 to 255, without waiting for a GPU."""
         self._handle()
         ctypes.memset(self.ptr, _byte(byte), self.nbytes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is common to memory, streams and events: a native handle that is given back once, and waits in slices."""
+"""Base of memory, streams and events: a native handle that is freed once, and waits in slices."""
 
 from __future__ import annotations
 
@@ -18,27 +18,28 @@ _Kind = TypeVar("_Kind", bound="Owned")
 
 
 def _give_back(function: str, handle: int, owner_pid: int) -> None:
-    # A forked child has no driver: what the handle stands for is the parent's.
+    # In a forked child the driver does not work; the handle belongs to the parent.
     if os.getpid() == owner_pid:
         _core.call(function, handle)
 
 
 class Owned:
-    """A native handle. It is closed by ``close()``, by ``with``, or when its last reference goes."""
+    """A native handle. ``close()``, ``with`` or dropping the last reference closes it."""
 
     def __init__(self, handle: int, close: str) -> None:
         self._native = handle
         self._finalizer = weakref.finalize(self, _give_back, close, handle, os.getpid())
-        # The driver takes all back when the process ends; before that, work that nobody waited for may be under way.
+        # The driver frees everything when the process ends. Freeing at interpreter exit could hit
+        # work that is still pending.
         self._finalizer.atexit = False
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the handle is closed."""
         return not self._finalizer.alive
 
     def close(self) -> None:
-        """Give it back; nothing may use it then. Further calls do nothing."""
+        """Free it. No work may be using it. Further calls do nothing."""
         self._finalizer()
 
     def _handle(self) -> int:
@@ -70,7 +71,10 @@ class Owned:
 
 
 def slices(timeout: float | None) -> Iterator[int]:
-    """Yield the milliseconds of one wait after the other, one at least, until ``timeout`` seconds are over."""
+    """Yield the lengths in milliseconds of successive waits, until ``timeout`` seconds have passed.
+
+    Yields at least once. None means without limit.
+    """
     if timeout is not None and (math.isnan(timeout) or timeout < 0):
         raise ValueError(f"timeout must be None or at least 0 seconds, got {timeout!r}")
     end = None if timeout is None else time.monotonic() + timeout

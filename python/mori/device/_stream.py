@@ -12,20 +12,21 @@ from ._owned import Owned
 
 
 class Stream(Owned):
-    """Work for a GPU that is done in the order in which it was given, beside other streams.
+    """A queue of GPU work that runs in order, concurrently with other streams.
 
-    It does not wait for the default stream. torch takes it as ``torch.cuda.ExternalStream(stream.cuda_stream)``.
+    It does not synchronise with the default stream. In torch, use
+    ``torch.cuda.ExternalStream(stream.cuda_stream)``.
 
     Args:
-        device: which GPU.
-        urgent: goes before other streams where both could go on.
+        device: GPU number.
+        urgent: give it a higher priority than other streams.
 
     Attributes:
-        device: which GPU.
-        cuda_stream: the driver's handle, a ``cudaStream_t`` or ``hipStream_t``, as torch calls it.
+        device: GPU number.
+        cuda_stream: the driver's handle, a ``cudaStream_t`` or ``hipStream_t``, under torch's name.
 
     Raises:
-        InvalidArgumentError: there is no GPU with that number.
+        InvalidArgumentError: no GPU has that number.
         UnsupportedError: there is no GPU.
     """
 
@@ -34,11 +35,12 @@ class Stream(Owned):
 
     @classmethod
     def borrow(cls, stream: Any, device: int | None = None) -> Stream:
-        """Return a Stream for one of others, which stays theirs and must outlive its use.
+        """Return a Stream for a stream that another library owns, and that must outlive its use.
 
         Args:
-            stream: what has ``cuda_stream``, as torch's and ours, or the driver's handle; 0 is the default stream.
-            device: which GPU; None means the stream's own, or 0.
+            stream: an object with ``cuda_stream``, such as torch's, or the driver's handle; 0 is
+                the default stream.
+            device: GPU number; None means the stream's own, or 0.
         """
         borrowed = cls.__new__(cls)
         handle = getattr(stream, "cuda_stream", stream)
@@ -58,7 +60,7 @@ class Stream(Owned):
             timeout: seconds; None waits without limit.
 
         Raises:
-            MoriTimeoutError: the work is not done by then; it continues.
+            MoriTimeoutError: the work is not done in time. It continues.
             MoriError: queued work failed.
         """
         self._wait("StreamWait", timeout, f"wait for {self!r}")
@@ -69,16 +71,16 @@ class Stream(Owned):
         return done
 
     def wait_event(self, event: Any) -> None:
-        """Have work that is queued from now on wait for an event. The host does not wait.
+        """Make work that is queued later wait for an event. The host does not wait.
 
         Args:
-            event: ours, or what has ``cuda_event`` as torch's; of any GPU.
+            event: an :class:`Event`, or an object with ``cuda_event`` such as torch's, on any GPU.
         """
-        awaited = as_event(event, self.device)  # a borrowed one lives as long as this reference
+        awaited = as_event(event, self.device)  # keeps a converted event alive
         _core.call("StreamAfter", self._handle(), awaited._handle())
 
     def record_event(self) -> Event:
-        """Return a new event that happens when all that it was given so far is done."""
+        """Return a new event that completes when all work queued so far is done."""
         event = Event(self.device)
         event.record(self)
         return event
@@ -88,18 +90,18 @@ class Stream(Owned):
 
 
 class Event(Owned):
-    """Something that happens when a stream has done what it was given.
+    """An event, which completes when the work queued on a stream before it is done.
 
     Args:
-        device: which GPU.
-        timing: it knows when it happened. Without that it costs less.
+        device: GPU number.
+        timing: record the time of completion. Events without timing are cheaper.
 
     Attributes:
-        device: which GPU.
-        cuda_event: the driver's handle, a ``cudaEvent_t`` or ``hipEvent_t``, as torch calls it.
+        device: GPU number.
+        cuda_event: the driver's handle, a ``cudaEvent_t`` or ``hipEvent_t``, under torch's name.
 
     Raises:
-        InvalidArgumentError: there is no GPU with that number.
+        InvalidArgumentError: no GPU has that number.
         UnsupportedError: there is no GPU.
     """
 
@@ -108,14 +110,15 @@ class Event(Owned):
 
     @classmethod
     def borrow(cls, event: Any, device: int | None = None) -> Event:
-        """Return an Event for one of others, which stays theirs and must outlive its use.
+        """Return an Event for an event that another library owns, and that must outlive its use.
 
         Args:
-            event: what has ``cuda_event``, as torch's and ours, or the driver's handle. torch makes it when it records.
-            device: which GPU; None means the event's own, or 0.
+            event: an object with ``cuda_event``, such as torch's, or the driver's handle. torch
+                makes the handle at the first record.
+            device: GPU number; None means the event's own, or 0.
 
         Raises:
-            InvalidArgumentError: it has no handle yet.
+            InvalidArgumentError: the event has no handle yet.
         """
         handle = uint64(getattr(event, "cuda_event", event), "event")
         if handle == 0:
@@ -131,12 +134,13 @@ class Event(Owned):
         self.cuda_event: int = _core.call("EventHandle", handle)
 
     def record(self, stream: Any = None) -> None:
-        """Let it happen when a stream of the same GPU has done what it was given so far.
+        """Record the event on a stream of the same GPU: it completes after the work queued so far.
 
-        An earlier record is forgotten.
+        This replaces an earlier record.
 
         Args:
-            stream: ours, what has ``cuda_stream`` as torch's, or the driver's handle; None is the default stream.
+            stream: a :class:`Stream`, an object with ``cuda_stream`` such as torch's, or the
+                driver's handle; None is the default stream.
         """
         with_stream = as_stream(stream, self.device)
         if with_stream.device != self.device:
@@ -144,27 +148,27 @@ class Event(Owned):
         _core.call("EventRecord", self._handle(), with_stream._handle())
 
     def wait(self, timeout: float | None = None) -> None:
-        """Wait until it has happened since it was last recorded; one that never was has.
+        """Wait until the most recent record completes; return at once if never recorded.
 
         Args:
             timeout: seconds; None waits without limit.
 
         Raises:
-            MoriTimeoutError: it has not happened by then.
+            MoriTimeoutError: the event is not complete in time.
             MoriError: work before it failed.
         """
         self._wait("EventWait", timeout, f"wait for {self!r}")
 
     def done(self) -> bool:
-        """Tell whether it has happened since it was last recorded; one that never was has."""
+        """Report whether the most recent record is complete; True if never recorded."""
         done: bool = _core.call("EventWait", self._handle(), 0)
         return done
 
     def elapsed_ms(self, start: Event) -> float:
-        """Return the milliseconds from ``start`` to this event, both of which have happened and know when.
+        """Return the milliseconds from ``start`` to this event. Both must be complete, with timing.
 
         Raises:
-            InvalidArgumentError: one was made with ``timing=False``, or was never recorded.
+            InvalidArgumentError: an event was made with ``timing=False``, or never recorded.
         """
         passed: float = _core.call("EventElapsed", self._handle(), start._handle())
         return passed
@@ -174,7 +178,7 @@ class Event(Owned):
 
 
 def as_stream(stream: Any, device: int) -> Stream:
-    """Return what stands for a stream as a Stream. A handle is of ``device``, and None is its default stream."""
+    """Convert to a Stream. A bare handle belongs to ``device``; None is its default stream."""
     if isinstance(stream, Stream):
         return stream
     if stream is None or isinstance(stream, int):
@@ -185,7 +189,7 @@ def as_stream(stream: Any, device: int) -> Stream:
 
 
 def as_event(event: Any, device: int) -> Event:
-    """Return what stands for an event as an Event."""
+    """Convert to an Event."""
     if isinstance(event, Event):
         return event
     if not hasattr(event, "cuda_event"):
@@ -194,7 +198,7 @@ def as_event(event: Any, device: int) -> Event:
 
 
 def _device_of(thing: Any, otherwise: int = 0) -> int:
-    """Return the number of the GPU of torch's stream or event, whose device is an object with an index."""
+    """Return the GPU number of a stream or event; torch's ``device`` is an object with ``index``."""
     device = getattr(thing, "device", None)
     index = getattr(device, "index", device)
     return index if isinstance(index, int) else otherwise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Symmetric memory for kernels that compilers generate: the functions of the device library, and its bitcode to link.
+"""Symmetric memory for compiler-generated kernels: the device library's functions and bitcode.
 
     from mori import ir
 
@@ -7,8 +7,9 @@
     ir.MORI_DEVICE_FUNCTIONS["barrier_all_block"]
     # {'symbol': 'mori_shmem_barrier_all_block', 'args': [], 'ret': 'int32'}
 
-A module that links it has the symbol ``mori_shmem_state``, which ``mori.shmem.shmem_module_init(module)`` fills in
-before the first launch. ``mori.ir.triton`` has the functions for Triton's kernels. Nothing here needs a GPU.
+A module linked with it has the symbol ``mori_shmem_state``. Call
+``mori.shmem.shmem_module_init(module)`` to fill it in before the first launch. ``mori.ir.triton``
+has the functions for Triton's kernels. Nothing here needs a GPU.
 """
 
 from ._bitcode import architectures as architectures

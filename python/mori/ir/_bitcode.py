@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the device library is."""
+"""Location of the device library."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from mori import _kernels
 
 _LIBRARY = "shmem_library"
-# NVIDIA's GPUs run what is for older ones.
+# NVIDIA GPUs run code for older ones.
 _OLDEST_SM = 80
 
 
 def architectures() -> list[str]:
-    """Return what the library is compiled for; ``sm_80`` serves all later GPUs of NVIDIA."""
+    """Return the library's target architectures. ``sm_80`` works on all later NVIDIA GPUs."""
     return sorted(path.name.split(".")[1] for path in _kernels.DIRECTORY.glob(f"{_LIBRARY}.*.bc"))
 
 
@@ -23,12 +23,13 @@ def bitcode(arch: str | int) -> str:
     """Return the path of the device library as LLVM bitcode.
 
     Args:
-        arch: ``"sm_90"``, ``"gfx942"``, and so on; of NVIDIA's GPUs also the number, as Triton has it (90).
+        arch: ``"sm_90"``, ``"gfx942"``, and so on; for NVIDIA GPUs also the number, as in Triton
+            (90).
 
     Raises:
         ValueError: The library is not compiled for that GPU.
 
-    ``MORI_SHMEM_BC`` in the environment names a file to take instead, for every GPU.
+    The environment variable ``MORI_SHMEM_BC`` names a file to use instead, for every GPU.
     """
     given = os.environ.get("MORI_SHMEM_BC")
     if given:
@@ -46,8 +47,8 @@ def bitcode(arch: str | int) -> str:
 
 
 def _compiled_for(arch: str) -> str:
-    """The architecture whose code runs on arch; arch itself, if none is known to."""
+    """Return the architecture whose code runs on ``arch``; ``arch`` itself if none is known."""
     version = re.fullmatch(r"sm_(\d+)[af]?", arch)
     if version and int(version[1]) >= _OLDEST_SM:
         return f"sm_{_OLDEST_SM}"
-    return arch.split(":")[0]  # AMD's name may have features behind it: gfx942:sramecc+
+    return arch.split(":")[0]  # AMD names may end in features: gfx942:sramecc+

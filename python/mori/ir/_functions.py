@@ -7,7 +7,7 @@ from typing import Literal, Protocol, TypedDict
 
 Type = Literal["int32", "uint32", "int64", "uint64", "float32", "float64"]
 
-# What a signal does at its address (signal_op of putmem_nbi_signal_*).
+# Operations of a signal on its word (signal_op of putmem_nbi_signal_*).
 SIGNAL_SET = 9
 SIGNAL_ADD = 10
 
@@ -19,10 +19,10 @@ class _Required(TypedDict):
 
 
 class DeviceFunction(_Required, total=False):
-    """A function of the device library. Addresses are uint64. Where there is nothing to return, an int32 0 is."""
+    """A function of the device library. Addresses are uint64. Without a result it returns int32 0."""
 
     pure: bool
-    """It only tells something, so a call whose result is not used may be left out."""
+    """The function has no side effects, so the compiler may drop a call whose result is unused."""
 
 
 class _Add(Protocol):
@@ -31,7 +31,7 @@ class _Add(Protocol):
 
 _ADDRESS: Type = "uint64"
 _COUNT: Type = "uint64"
-# The PE, and the queue to it where it is reached by a network.
+# The PE, and the queue to use if the PE is reached over a network.
 _PE: list[Type] = ["int32", "int32"]
 _SCOPES = ("thread", "warp", "block")
 
@@ -84,6 +84,9 @@ def _add_words(add: _Add) -> None:
 
 
 MORI_DEVICE_FUNCTIONS: dict[str, DeviceFunction] = _table()
-"""What kernels can call, by the names without ``mori_shmem_``. The last word of a name tells who calls: each thread for
-itself, all lanes of a warp for one operation, or all threads of a block for one. Counts are elements of the type in the
-name, bytes for ``mem``."""
+"""The functions that kernels can call, by their names without ``mori_shmem_``.
+
+The last word of a name says which threads make the call together: ``thread`` (each for itself),
+``warp`` (all lanes, one operation) or ``block`` (all threads, one operation). Counts are elements
+of the type in
+the name, or bytes for ``mem``."""

@@ -13,9 +13,10 @@
 
     pass_on[(1,)](target, source, nbytes, signal, extern_libs=mori_device.extern_libs())
 
-Each name of ``mori.ir.MORI_DEVICE_FUNCTIONS`` is a function here; its arguments are scalars or pointers, turned into
-the types of the table. A Triton program is a block of threads, and each of its threads makes the call: so take the
-operations of ``block``, and of ``thread`` those that all threads may repeat (waits, quiet, fence).
+Each name in ``mori.ir.MORI_DEVICE_FUNCTIONS`` is a function here. Its arguments are scalars or
+pointers, converted to the types of the table. A Triton program is a block of threads, and each of
+its threads makes the call. So use the ``block`` operations, and only those ``thread`` operations
+that all threads may repeat (waits, quiet, fence).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from mori.shmem import shmem_module_init
 from ._bitcode import bitcode
 from ._functions import MORI_DEVICE_FUNCTIONS, DeviceFunction
 
-# AMD's compiler links a library only if its name is part of a missing function's.
+# AMD's compiler links a library only if its name is part of the missing function's name.
 _LIBRARY = "mori_shmem"
 _TYPES = {"float32": "fp32", "float64": "fp64"}
 
@@ -44,8 +45,8 @@ def extern_libs() -> dict[str, str]:
 
 
 def install_hook() -> None:
-    """Have each kernel that Triton loads from now on find symmetric memory; those that do not use it are left alone."""
-    knobs.runtime.kernel_load_end_hook.add(_fill_in)  # once, however often
+    """Initialise symmetric memory in each kernel that Triton loads from now on and that uses it."""
+    knobs.runtime.kernel_load_end_hook.add(_fill_in)  # added once, even if called again
 
 
 def _fill_in(module: Any, function: Any, name: str, metadata_group: dict[str, str], hash: str) -> None:
@@ -54,7 +55,7 @@ def _fill_in(module: Any, function: Any, name: str, metadata_group: dict[str, st
 
 
 def _uses_symmetric_memory(files: dict[str, str]) -> bool:
-    """Tell by the assembly, which Triton keeps beside the code, whether a kernel has the symbol."""
+    """Report whether a kernel has the symbol, according to the assembly that Triton keeps."""
     for path in files.values():
         if path.endswith((".ptx", ".amdgcn")):
             return "mori_shmem_state" in Path(path).read_text()

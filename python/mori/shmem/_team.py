@@ -111,7 +111,7 @@ class Team:
         _native.hot.shmem_team(_ALLTOALLS, self._handle, dest, source, nelems, dtype, dst, sst)
 
     def and_reduce(self, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:
-        """Compute the bitwise AND over the members. Integers only. All reductions are collective."""
+        """Compute the bitwise AND over the members. Integers only. Reductions are collective."""
         self._reduce(_AND, dest, source, nelems, dtype)
 
     def or_reduce(self, dest: Memory, source: Memory, nelems: int, dtype: Any = None) -> None:

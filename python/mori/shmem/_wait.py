@@ -7,8 +7,8 @@ entry in ``status`` is true are excluded; None excludes none. ``_vector`` functi
 element with its own value.
 
 A wait ends when the condition holds, when a PE dies (PEFailedError), after ``MORI_SHMEM_TIMEOUT``
-seconds (MoriTimeoutError), or on Ctrl-C. Calls of PEs on the same host wake the waiter. It polls
-for plain stores and for writes from other hosts, and sees them within 1 to 10 ms.
+seconds (MoriTimeoutError), or on Ctrl-C. Calls of PEs on the same host wake the waiter. Plain
+stores and writes from other hosts are noticed within 1 to 10 ms.
 """
 
 from __future__ import annotations
