@@ -132,7 +132,8 @@ func (b *inbox) work(poll bool) {
 
 func (b *inbox) hooked() bool { return b.cq.Hooked() || b.tx.Hooked() }
 
-// polled counts a poll of the rings, and tells a spinning reader from one that polls occasionally.
+// polled counts a poll of the rings, and distinguishes a spinning reader from one that polls
+// occasionally.
 func (b *inbox) polled(took bool) {
 	b.polls++
 	switch {

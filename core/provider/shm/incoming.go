@@ -159,8 +159,9 @@ func (b *inbox) received(in *incoming, err error) error {
 	return putErr
 }
 
-// stopMessages fails the receive that was being filled. If there is none, it delivers the complete
-// messages at the head of the ring: their senders count them as received. The caller holds mu.
+// stopMessages fails the receive that was being filled. If no receive was being filled, it delivers
+// the complete messages at the head of the ring: their senders count them as received. The caller
+// holds mu.
 func (b *inbox) stopMessages(cause error) {
 	in := &b.incoming
 	if in.pulling || in.filling {

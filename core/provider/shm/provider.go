@@ -144,7 +144,7 @@ func (t transport) Prelude(conn net.Conn, _ bool) (any, error) {
 	}
 	g, err := greet(unixConn, t.opts)
 	if err != nil {
-		return nil, err // avoids a non-nil interface with a nil *greeting
+		return nil, err // avoids a non-nil interface with a nil pointer
 	}
 	return g, nil
 }

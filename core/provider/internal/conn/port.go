@@ -121,7 +121,7 @@ func (p Port) Peer() fabric.Addr { return p.ep.Peer() }
 // An extensions bounds the extension frames that wait to be sent.
 type extensions struct{ queued atomic.Int64 }
 
-// reserve makes room for a frame of n bytes. It returns false if there is none.
+// reserve makes room for a frame of n bytes. It returns false if the queue is full.
 func (e *extensions) reserve(n int) bool {
 	if e.queued.Add(int64(n)) > MaxExtensionQueue {
 		e.queued.Add(-int64(n))

@@ -91,15 +91,15 @@ func (g *Granter) MayWrite(ticket uint64) bool {
 	return ticket&ShareBit == 0 && g.issued.MayWrite(ticket)
 }
 
-// Shared returns the share of a region of device memory, or nil if there is none.
+// Shared returns the share of a region of device memory, or nil if it is not shared.
 func (g *Granter) Shared(desc fabric.MRDesc) *Issued {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.shares[desc]
 }
 
-// Share returns the share of a region, and grants one if there is none. place describes where the
-// region is. The caller holds the region open. An error wraps ErrNotSupported.
+// Share returns the share of a region, and grants the first one if needed. place describes where
+// the region is. The caller holds the region open. An error wraps ErrNotSupported.
 func (g *Granter) Share(mr *regions.MR, place []byte) (*Issued, error) {
 	defer g.Out.Flush()
 	g.mu.Lock()

@@ -117,7 +117,7 @@ func CheckAddr(a fabric.Addr) error {
 	return nil
 }
 
-// Wire returns the TCP connection under c, or nil if there is none.
+// Wire returns the TCP connection under c, or nil if c does not use TCP.
 func Wire(c net.Conn) *net.TCPConn {
 	if t, ok := c.(*tunnel); ok {
 		c = t.wire

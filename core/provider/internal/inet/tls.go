@@ -59,7 +59,7 @@ func encrypt(ctx context.Context, c net.Conn, cfg *tls.Config, active bool) (net
 	return &tunnel{theirs, c.LocalAddr(), c.RemoteAddr(), c}, nil
 }
 
-// handshakeFault tells a peer that has disconnected, such as a listener that closes in the
+// handshakeFault distinguishes a peer that has disconnected, such as a listener that closes in the
 // meantime, from a peer whose certificate is refused.
 func handshakeFault(ctx context.Context, err error) error {
 	switch {

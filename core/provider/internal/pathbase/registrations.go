@@ -32,8 +32,8 @@ type Registrations[R Registration] struct {
 }
 
 // Find returns the registration of a region that the caller holds open, and enters its gate; the
-// caller must leave the gate. If there is none, Find calls makeIt, or returns the zero R if makeIt
-// is nil. It also returns the zero R if the region is being closed.
+// caller must leave the gate. If the region is not registered, Find calls makeIt, or returns the
+// zero R if makeIt is nil. It also returns the zero R if the region is being closed.
 func (r *Registrations[R]) Find(mr *regions.MR, makeIt func() R) R {
 	var none R
 	r.mu.RLock()

@@ -19,7 +19,7 @@ func (s *SlowPath) Note(why error) {
 	}
 }
 
-// Reason returns the last reason, or "" if there is none.
+// Reason returns the last reason, or "" without one.
 func (s *SlowPath) Reason() string {
 	if why := s.reason.Load(); why != nil {
 		return *why

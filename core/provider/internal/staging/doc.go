@@ -24,8 +24,8 @@
 // # Waiting
 //
 // Only the Stager uses a device. Its goroutine starts with the first piece. It starts and polls
-// copies, and parks if there are none. Goroutines that use sockets never wait for a device. A frame
-// that finds no free buffer waits for one. Buffers for arriving bytes are freed once they are
+// copies, and parks if no copy is pending. Goroutines that use sockets never wait for a device. A
+// frame that finds no free buffer waits for one. Buffers for arriving bytes are freed once they are
 // copied in, whatever the network does. Outgoing buffers wait for the peer, so they are limited to
 // half of the memory of device.Staging, and to PieceBytes for each endpoint.
 //

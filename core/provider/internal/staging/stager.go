@@ -45,8 +45,8 @@ const (
 // A Port is the data path under a Stager. The Stager calls it from its own goroutine and from the
 // callers of Answered, with no lock held.
 type Port interface {
-	// Reserve makes room for p among the pending operations. It returns false if there is none; the
-	// Port then calls Wake once there is room.
+	// Reserve makes room for p among the pending operations. It returns false if all are in use;
+	// the Port then calls Wake once there is room.
 	Reserve(p *Piece) bool
 	// Send starts p.Op. The Port must call Answered afterwards.
 	Send(p *Piece)

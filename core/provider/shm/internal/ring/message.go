@@ -23,50 +23,50 @@ import (
 //	32             inline: the bytes; listed: segments {address u64, length u64};
 //	               far: the address of such a list
 //
-// A message that is not inline stays in its sender's memory, where the receiver gets it, until the
-// answer. The bytes of a chunked one become known while the sender still copies; the last word of
-// the entry is an errno, should it not get to its end.
+// A message that is not inline stays in the sender's memory until the answer, and the receiver
+// copies it from there. A chunked message is published in chunks while the sender still copies. The
+// last word of its entry is an errno, in case the sender cannot complete it.
 const (
-	MessageBytes  = 256 << 10 // of the ring
-	MessageUnit   = 64        // every entry is whole units
-	MessageHeader = 32        // of an entry
+	MessageBytes  = 256 << 10 // bytes of the ring
+	MessageUnit   = 64        // every entry is a multiple of this
+	MessageHeader = 32        // bytes of an entry's header
 	SegmentLen    = 16
 )
 
 // The kinds of entries.
 const (
-	messageSkip   = iota // nothing up to the ring's end
-	MessageInline        // the bytes are here
-	MessageListed        // a list of the segments is here
-	MessageFar           // a list of the segments is at an address
+	messageSkip   = iota // padding up to the end of the ring
+	MessageInline        // the bytes follow the header
+	MessageListed        // a list of the segments follows the header
+	MessageFar           // the address of a list of the segments follows the header
 )
 
 // The flags of an entry.
 const (
 	MessageData    = 1 << iota // data is for the receiver's completion
 	MessageAnswer              // the sender waits for an answer
-	MessageChunked             // inline: produced grows chunk by chunk
+	MessageChunked             // inline: the entry is published chunk by chunk
 )
 
 // The limits of messages.
 const (
-	// InlineMessage is the largest message whose bytes go through the ring. There and back between
-	// two processes that spin on 2 cores of an EPYC VM, us for one way, pulled and through the ring
-	// in chunks of 1, 2, 4 and 16 KiB:
+	// InlineMessage is the largest message in bytes whose payload goes through the ring. Half a
+	// round trip in us between two processes that spin on 2 cores of an EPYC VM, pulled, and
+	// through the ring in chunks of 1, 2, 4 and 16 KiB:
 	//
 	//	4 KiB    3.4   1.03  0.85  1.01  1.2
 	//	16 KiB   4.7   3.3   3.0   3.0   3.3
 	//
 	// A ring of 64 KiB was no faster.
 	InlineMessage = 16 << 10
-	// InlineChunk is how much of a message is made known at a time, so that the receiver's copy
-	// runs beside the sender's.
+	// InlineChunk is how many bytes of a message are published at a time, so that the receiver
+	// copies while the sender still copies.
 	InlineChunk = 2 << 10
 	// ListedSegments is the longest list of segments in an entry.
 	ListedSegments = 64
-	// farSegments is the longest list at an address; it is fabric.Limits.SegLimit or more.
+	// farSegments is the longest list at an address. It is at least fabric.Limits.SegLimit.
 	farSegments = 1 << 16
-	// maxMessage is the protocol's own bound; it is fabric.Limits.MaxMsg or more.
+	// maxMessage is the protocol's own bound. It is at least fabric.Limits.MaxMsg.
 	maxMessage = 1 << 30
 )
 
@@ -75,7 +75,7 @@ type Message struct {
 	Size, Number, Count uint32
 	Kind, Flags         uint8
 	Length, Data        uint64
-	At                  uint64 // address of what follows the header
+	At                  uint64 // address of the bytes after the header
 }
 
 // Put writes the header to the address at.
@@ -89,8 +89,8 @@ func (e *Message) Put(at uint64) {
 	binary.NativeEndian.PutUint64(b[24:], e.Data)
 }
 
-// read decodes what is at the address at, which the peer may be changing: each byte is looked at
-// once.
+// read decodes the header at the address at. The peer may change it concurrently, so read loads
+// each byte once.
 func (e *Message) read(at uint64) {
 	var b [MessageHeader]byte
 	for i := uint64(0); i < MessageHeader; i += 8 {
@@ -102,15 +102,14 @@ func (e *Message) read(at uint64) {
 	e.At = at + MessageHeader
 }
 
-// check reports whether an entry at offset off of the ring, in which used bytes are filled, is
-// possible.
+// check returns an error if an entry at offset off is impossible in a ring with used bytes filled.
 func (e *Message) check(off, used uint64) error {
 	size := uint64(e.Size)
 	ok := size >= MessageUnit && size%MessageUnit == 0 && off+size <= MessageBytes && (size <= used || e.Flags&MessageChunked != 0)
 	switch {
 	case !ok:
 	case e.Kind == messageSkip:
-		ok = off != 0 && off+size == MessageBytes && size <= used // so that one never follows another
+		ok = off != 0 && off+size == MessageBytes && size <= used // never two in a row
 	case e.Kind == MessageInline:
 		ok = e.Length <= InlineMessage && e.Flags&^(MessageData|MessageAnswer|MessageChunked) == 0
 	case e.Kind == MessageListed:
@@ -127,7 +126,7 @@ func (e *Message) check(off, used uint64) error {
 	return nil
 }
 
-// Body is how many bytes follow the header of a message.
+// Body returns how many bytes follow the header of a message.
 func (e *Message) Body() uint64 {
 	switch {
 	case e.Kind == MessageListed:
@@ -140,26 +139,27 @@ func (e *Message) Body() uint64 {
 	return e.Length
 }
 
-// Verdict is where a chunked message has its errno.
+// Verdict returns the address of a chunked message's errno.
 func (e *Message) Verdict() uint64 { return e.At - MessageHeader + uint64(e.Size) - 8 }
 
-// EntrySize is the size of an entry with n bytes behind its header.
+// EntrySize returns the size of an entry with n bytes after its header.
 func EntrySize(n uint64) uint64 { return (MessageHeader + n + MessageUnit - 1) &^ (MessageUnit - 1) }
 
-// A MessageWriter is the producer's end. Not for concurrent use.
+// A MessageWriter is the producer's end. It is not safe for concurrent use.
 type MessageWriter struct {
 	mem      uint64 // address of the mapping
 	produced uint64
-	consumed uint64 // as last seen
+	consumed uint64 // the last value read
 }
 
 // NewMessageWriter makes the producer's end of the ring in the memory at mem.
 func NewMessageWriter(mem uint64) MessageWriter { return MessageWriter{mem: mem} }
 
-// Fence is the fence of the consumer's memory.
+// Fence returns the fence of the consumer's memory.
 func (w *MessageWriter) Fence() local.Fence { return fenceOf(w.mem) }
 
-// Reserve returns where the next entry of size bytes goes, or reports that there is no room.
+// Reserve returns the address for the next entry of size bytes. It returns false if there is no
+// room.
 func (w *MessageWriter) Reserve(size uint64) (at uint64, ok bool, err error) {
 	off, skip := w.produced%MessageBytes, uint64(0)
 	if off+size > MessageBytes {
@@ -185,33 +185,33 @@ func (w *MessageWriter) Reserve(size uint64) (at uint64, ok bool, err error) {
 	return ring + off, true, nil
 }
 
-// Commit makes the next size bytes of the reserved entry known: all of it at once, or chunks.
+// Commit publishes the next size bytes of the reserved entry: all of them, or a chunk.
 func (w *MessageWriter) Commit(size uint64) {
 	w.produced += size
 	published()
 	sys.Store64(w.mem+ringProduced+counterAt(messageRing), w.produced)
 }
 
-// ConsumerWaits reports, once for each time it was asked, that the consumer wants to be woken.
+// ConsumerWaits reports, once per request, that the consumer asked to be woken.
 func (w *MessageWriter) ConsumerWaits() bool {
 	return takeFlag(w.mem + ringConsumerWaits + flagAt(messageRing))
 }
 
-// AskForSpace asks the consumer for a frameSpace. The caller calls Reserve once more before it
+// AskForSpace asks the consumer for a frameSpace. The caller must call Reserve once more before it
 // relies on that.
 func (w *MessageWriter) AskForSpace() { sys.Store32(w.mem+ringProducerWaits+flagAt(messageRing), 1) }
 
-// A MessageReader is the consumer's end. Not for concurrent use.
+// A MessageReader is the consumer's end. It is not safe for concurrent use.
 type MessageReader struct {
 	mem      uint64 // address of the mapping
-	produced uint64 // as last seen
+	produced uint64 // the last value read
 	consumed uint64
 }
 
 // NewMessageReader makes the consumer's end of the ring in the memory at mem.
 func NewMessageReader(mem uint64) MessageReader { return MessageReader{mem: mem} }
 
-// Next finds the oldest message without taking it out; Take does that.
+// Next returns the oldest message without removing it; Take removes it.
 func (r *MessageReader) Next(e *Message) (ok bool, err error) {
 	for {
 		if r.produced == r.consumed {
@@ -236,7 +236,8 @@ func (r *MessageReader) Next(e *Message) (ok bool, err error) {
 	}
 }
 
-// Arrived is how much of an inline message is there, and whether that is all of its entry.
+// Arrived returns how many bytes of an inline message have been published, and whether the entry is
+// complete.
 func (r *MessageReader) Arrived(e *Message) (n uint64, all bool, err error) {
 	used := r.produced - r.consumed
 	if used < uint64(e.Size) {
@@ -251,14 +252,14 @@ func (r *MessageReader) Arrived(e *Message) (n uint64, all bool, err error) {
 	return min(e.Length, used-MessageHeader), used >= uint64(e.Size), nil
 }
 
-// Take removes the entry that Next found: its memory is the producer's again.
+// Take removes the entry that Next returned. The producer may then reuse its memory.
 func (r *MessageReader) Take(e *Message) {
 	r.consumed += uint64(e.Size)
 	sys.Store64(r.mem+ringConsumed+counterAt(messageRing), r.consumed)
 }
 
-// ProducerWaits reports, once for each time it was asked, that the producer wants to hear of room.
-// It does not before half of the ring is free, so that a frame stands for more than one entry.
+// ProducerWaits reports, once per request, that the producer asked for a frameSpace. It returns
+// true only when half of the ring is free, so that one frame covers more than one entry.
 func (r *MessageReader) ProducerWaits() bool {
 	return r.produced-r.consumed <= MessageBytes/2 && takeFlag(r.mem+ringProducerWaits+flagAt(messageRing))
 }

@@ -35,7 +35,7 @@ func putBytes(w *MessageWriter, n uint64, v byte) (bool, error) {
 	return true, nil
 }
 
-// takeBytes takes the next message, which must be one of putBytes.
+// takeBytes takes the next message and checks that putBytes made it.
 func takeBytes(t *testing.T, r *MessageReader, n uint64, v byte) (ok bool) {
 	t.Helper()
 	var e Message
@@ -145,7 +145,7 @@ func TestProducerOfMessagesHearsOfRoom(t *testing.T) {
 	}
 }
 
-// badEntries are entries that no honest peer makes, at the start of an empty ring.
+// badEntries are entries that an honest peer never makes, at the start of an empty ring.
 var badEntries = map[string]Message{
 	"no size":                        {Kind: MessageInline},
 	"size that is not whole units":   {Kind: MessageInline, Size: 65, Length: 33},
@@ -193,7 +193,7 @@ func TestMessageRingRefusesGarbage(t *testing.T) {
 }
 
 // FuzzMessageRing lets a peer write anything into the ring and its counters between the reader's
-// steps: what the reader hands out lies in the ring, and it ends.
+// steps. What the reader returns must lie in the ring, and the reader must end.
 func FuzzMessageRing(f *testing.F) {
 	good := Message{Kind: MessageInline, Size: 64, Length: 5}
 	var b [64]byte

@@ -4,7 +4,7 @@
 
 package ring
 
-// published is called before a counter of a ring is stored, observed after it was loaded: for the
-// race detector.
+// published is called before a counter of a ring is stored, and observed after it was loaded. They
+// exist for the race detector.
 func published() {}
 func observed()  {}

@@ -110,8 +110,8 @@ func TestRingGarbageIsAProtocolError(t *testing.T) {
 	}
 }
 
-// FuzzRing lets a peer write anything into the header between our own steps: the ring never hands
-// out more than the peer can have produced, and never leaves its memory.
+// FuzzRing lets a peer write anything into the header between our own steps. The ring never returns
+// more entries than the peer can have produced, and never accesses memory outside of it.
 func FuzzRing(f *testing.F) {
 	f.Add([]byte{0, 1, 2, 3, 4, 5})
 	f.Add([]byte{1, 0xff, 0, 1, 0xff, 1})
