@@ -26,7 +26,7 @@ func overRDMA(t *testing.T, more ...string) {
 	onlyRDMA(t, more...)
 }
 
-// onlyRDMA is overRDMA for tests in which devices may be broken.
+// onlyRDMA sets up the environment of overRDMA, but does not require a working device.
 func onlyRDMA(t *testing.T, more ...string) {
 	t.Helper()
 	env := map[string]string{config.FabricProvider: "verbs,tcp"}

@@ -102,7 +102,7 @@ func InterchangeRegister(id uint64, nbytes uint64) (text string, err error) {
 	return toJSON(m)
 }
 
-// InterchangeSetPeer gives a side the address and keys of the other side's buffer: its `shown`.
+// InterchangeSetPeer gives a side the description of the other side's buffer: its `shown`.
 func InterchangeSetPeer(id uint64, shown string) (n int, err error) {
 	defer guard(&err)
 	return interchangeReceive(id, shown, (*interchange.Side).SetPeer)

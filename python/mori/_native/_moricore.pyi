@@ -309,7 +309,7 @@ def pybind_InterchangeRun(id: int, send: bool, value: int, rounds: int) -> int:
     """InterchangeRun starts a side's kernel. JobResult: 0."""
 
 def pybind_InterchangeSetPeer(id: int, shown: str) -> int:
-    """InterchangeSetPeer gives a side the address and keys of the other side's buffer: its `shown`."""
+    """InterchangeSetPeer gives a side the description of the other side's buffer: its `shown`."""
 
 def pybind_InterchangeVerify(id: int, value: int) -> int:
     """InterchangeVerify starts to count, on a side's GPU, the bytes of its buffer that differ from
