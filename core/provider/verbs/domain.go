@@ -12,7 +12,7 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// domains are the domains of one fabric, with what they share: the devices.
+// domains are the domains of one fabric and what they share: the devices.
 type domains struct {
 	pathbase.Domains[*domain]
 
@@ -20,12 +20,12 @@ type domains struct {
 	settings Settings
 	nics     []*nic
 	spares   spares
-	leasing  chan struct{} // has an element for each op that has its memory registered
+	leasing  chan struct{} // has an element for each op that is registering its memory
 }
 
-// A domain is what its data paths share: the regions as the devices know them. Once a region of it
-// was prefetched, it lives as long as the conn.Domain, so that the devices know the region while
-// connections come and go.
+// A domain is what its data paths share: the regions' registrations with the devices. Once a region
+// has been prefetched, the domain lives as long as the conn.Domain, so that registrations outlive
+// connections.
 type domain struct {
 	all     *domains
 	table   *regions.Table
@@ -36,7 +36,7 @@ func newDomains(opts *Options, s Settings, nics []*nic) *domains {
 	ds := &domains{opts: opts, settings: s, nics: nics, leasing: make(chan struct{}, maxLeasing)}
 	ds.Within = opts.releaseWait
 	ds.Open = func(key *conn.Domain) *domain { return newDomain(ds, key.MRs()) }
-	// The queue pairs of a peer that was disconnected are gone. So no device uses the region now.
+	// The queue pairs of a disconnected peer are destroyed, so no device uses the region now.
 	ds.Drop = func(d *domain, region uint64) { d.regions.Drop(region) }
 	ds.Close = func(d *domain) { d.regions.Close() }
 	return ds
@@ -76,7 +76,7 @@ func (ds *domains) attach(port conn.Port, extra any) (conn.DataPath, error) {
 	return dp, nil
 }
 
-// anyUp is nil if a device can be used now. Only then is a connection worth making.
+// anyUp returns nil if a device is usable now. Otherwise there is no point in connecting.
 func (ds *domains) anyUp() error {
 	var why []error
 	for _, n := range ds.nics {

@@ -13,29 +13,29 @@ import (
 	"mori/native/verbs"
 )
 
-// The frames that verbs adds to the stream, beside those of package grant. All numbers are big
-// endian.
+// The frames that verbs adds to the stream, in addition to those of package grant. All numbers are
+// big-endian.
 const (
 	frameOffer   = grant.FrameOwn + iota // from the side that dialed: its rails
 	frameAnswer                          // from the other side: its rails, one for each offer that it takes
 	frameUp                              // from the side that dialed: its queue pairs can receive
-	frameCredit                          // from the target of sends: receives that are free again; see notice.go
+	frameCredit                          // from the target of sends: freed receives; see notice.go
 	frameNoRails                         // from either side, at most once: why its setup failed, as text; it then ends the connection
 )
 
 // setupVersion is the first byte of an offer and an answer.
 const setupVersion = 3
 
-// maxReason is the most bytes of a reason that are sent, and taken.
+// maxReason is the most bytes of a reason that are sent or accepted.
 const maxReason = 1024
 
-// encodeReason is the body of a frameNoRails.
+// encodeReason returns the body of a frameNoRails.
 func encodeReason(why error) []byte {
 	text := why.Error()
 	return []byte(text[:min(len(text), maxReason)])
 }
 
-// parseReason is the inverse; the text is printable. The bytes come from outside.
+// parseReason is the inverse of encodeReason. Its result is printable; the bytes are untrusted.
 func parseReason(b []byte) (string, error) {
 	if len(b) == 0 || len(b) > maxReason {
 		return "", fmt.Errorf("reason of %d bytes, want 1 to %d: %w", len(b), maxReason, fabric.ErrProtocol)
@@ -48,13 +48,13 @@ func parseReason(b []byte) (string, error) {
 	}, string(b)), nil
 }
 
-// A railDesc is one side's end of a rail as the other needs it.
+// A railDesc describes one side of a rail to the other side.
 type railDesc struct {
 	gid       [16]byte
 	lid       uint16
 	link      verbs.LinkLayer
 	mtu       uint16 // bytes
-	readDepth uint8  // reads and atomics that its queue pairs take at a time, as their target
+	readDepth uint8  // pending reads and atomics that its queue pairs accept as their target
 	psn       uint32
 	recvs     uint16   // receives that are posted to each of its queue pairs
 	index     uint8    // of its NIC among equal hosts
@@ -88,7 +88,7 @@ func encodeRails(rails []railDesc) []byte {
 	return b
 }
 
-// parseRails is the inverse. The bytes come from outside.
+// parseRails is the inverse of encodeRails. The bytes are untrusted.
 func parseRails(b []byte) ([]railDesc, error) {
 	if len(b) < 2 || b[0] != setupVersion || b[1] < 1 || b[1] > maxRails {
 		return nil, fmt.Errorf("rails in %d bytes, want version %d and 1 to %d of them: %w", len(b), setupVersion, maxRails, fabric.ErrProtocol)
@@ -126,11 +126,11 @@ func parseRails(b []byte) ([]railDesc, error) {
 	return rails, nil
 }
 
-// A regionRef is where a peer's region lies, and the keys to it.
+// A regionRef is the address, size and keys of a peer's region.
 type regionRef struct {
 	base, size uint64
 	access     fabric.Access
-	chunk      uint64 // bytes of a piece that has a key of its own
+	chunk      uint64 // bytes of a piece, which has its own key
 	keys       [][]uint32
 }
 
@@ -150,10 +150,10 @@ func (r *regionRef) encode() []byte {
 	return b
 }
 
-// pieces is how many keys a rail has for size bytes.
+// pieces returns how many keys a rail has for size bytes.
 func pieces(size, chunk uint64) uint64 { return max(1, (size+chunk-1)/chunk) }
 
-// parseRegionRef is the inverse. The bytes come from outside.
+// parseRegionRef is the inverse of encode. The bytes are untrusted.
 func parseRegionRef(b []byte) (r regionRef, err error) {
 	if len(b) < regionRefLen {
 		return r, fmt.Errorf("region reference in %d bytes: %w", len(b), fabric.ErrProtocol)

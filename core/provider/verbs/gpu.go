@@ -13,7 +13,7 @@ import (
 	"mori/native/verbs"
 )
 
-// A gpuMemory registers memory of a GPU with NICs. There are two ways:
+// A gpuMemory registers GPU memory with NICs. There are two ways:
 //
 //   - dma-buf: the GPU's driver makes a descriptor, which the NIC's kernel driver imports.
 //   - peer memory: the NIC's kernel driver gets the address, and a module (nvidia_peermem) finds
@@ -27,7 +27,7 @@ type gpuMemory struct {
 	last string
 }
 
-// A gpuWay registers memory of a GPU with one NIC.
+// A gpuWay is one way to register GPU memory with a NIC.
 type gpuWay struct {
 	name string
 	pin  func(d *device.Device, n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error)
@@ -38,7 +38,7 @@ var (
 	byPeer   = gpuWay{"by peer memory", pinPeer}
 )
 
-// gpuOf is nil for host memory.
+// gpuOf returns nil for host memory.
 func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 	if buf.Kind == fabric.MemHost {
 		return nil, nil
@@ -53,7 +53,7 @@ func gpuOf(buf fabric.Buffer, dmabufFirst bool) (*gpuMemory, error) {
 	return &gpuMemory{dev: d, ways: []gpuWay{byPeer, byDMABuf}}, nil
 }
 
-// pin tries the ways in turn. The error says why each one failed.
+// pin tries the ways in order. The error says why each failed.
 func (g *gpuMemory) pin(n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
 	var whys [2]error
 	for i, w := range g.ways {
@@ -71,7 +71,7 @@ func pinPeer(_ *device.Device, n *nic, at, length uint64, rights verbs.Access) (
 	return n.pd.RegMR(at, length, at, rights)
 }
 
-// pinDMABuf closes the descriptor: the NIC's driver keeps what it imported.
+// pinDMABuf closes the descriptor, since the NIC's driver holds its own reference.
 func pinDMABuf(d *device.Device, n *nic, at, length uint64, rights verbs.Access) (verbs.MR, verbs.Keys, error) {
 	fd, offset, err := d.ExportDmaBuf(at, length)
 	if err != nil {
@@ -81,7 +81,7 @@ func pinDMABuf(d *device.Device, n *nic, at, length uint64, rights verbs.Access)
 	return n.pd.RegDmabuf(offset, length, at, fd, rights)
 }
 
-// explain says what failed and where to look.
+// explain adds to err what failed and where to look.
 func (g *gpuMemory) explain(err error, n *nic, size uint64) error {
 	return fmt.Errorf("register %d bytes of %v with %s: %w; mori doctor says what the host needs", size, g.dev, n.name, err)
 }

@@ -14,13 +14,14 @@ import (
 	"mori/core/provider/internal/staging"
 )
 
-// A run is bytes that lie together at both ends, within one piece of a registration at either.
+// A run is a range of bytes that is contiguous at both ends, within one piece of a registration at
+// each.
 type run struct {
 	local, remote, n uint64
 	reg              *registration // nil: inline
 }
 
-// list writes down the runs of the op.
+// list builds the runs of the op.
 func (x *payload) list(wait bool) error {
 	total := x.op.Len()
 	most := x.path.rails.longest(total)
@@ -54,7 +55,7 @@ func (x *payload) list(wait bool) error {
 	}
 }
 
-// add appends a run, or extends the last one if r continues that.
+// add appends a run, or extends the last one if r follows it directly.
 func (x *payload) add(r run, ref *regionRef, most uint64) {
 	if n := len(x.runs); n > 0 {
 		last := &x.runs[n-1]
@@ -67,11 +68,11 @@ func (x *payload) add(r run, ref *regionRef, most uint64) {
 	x.runs = append(x.runs, r)
 }
 
-// errUnregistered: some local memory of an op is of no region.
+// errUnregistered means that some local memory of an op belongs to no region.
 var errUnregistered = errors.New("local memory is not in a registered region")
 
-// listElsewhere is list for an op with local memory that is not registered. The bytes are copied to
-// or from a spare, or the memory is registered for the op.
+// listElsewhere is list for an op with unregistered local memory. It copies the bytes to or from a
+// spare, or registers the memory for the op.
 func (x *payload) listElsewhere(wait bool) error {
 	x.runs = x.runs[:0]
 	if staging.OnDevice(x.op) {
@@ -100,8 +101,8 @@ func (x *payload) listElsewhere(wait bool) error {
 	return x.list(true)
 }
 
-// listCopied lists the op by other memory at an address, of a registration or to be taken inline.
-// It copies the bytes of a write there. Memory that cannot be read fails the op here.
+// listCopied lists the op with other local memory: at an address within a registration, or inline.
+// It copies the bytes of a write there, and fails if they cannot be read.
 func (x *payload) listCopied(at uint64, reg *registration) error {
 	ref, most := &x.grant.Region, x.path.rails.longest(x.op.Len())
 	for walk, pos := util.NewWalk(x.op), uint64(0); ; {
@@ -125,7 +126,7 @@ func (x *payload) listCopied(at uint64, reg *registration) error {
 	}
 }
 
-// deliver copies what was read into the spare to the op's local memory.
+// deliver copies the bytes of a read from the spare to the op's local memory.
 func (x *payload) deliver() error {
 	at := x.spare.addr()
 	for walk := util.NewWalk(x.op); ; {
@@ -140,7 +141,7 @@ func (x *payload) deliver() error {
 	}
 }
 
-// unreachable is the error of an op whose local memory is not mapped, or may not be written.
+// unreachable returns the error of an op whose local memory is not mapped, or not writable.
 func unreachable(at, n uint64, err error) error {
 	return local.OpFault(fabric.ErrnoOf(err), "%d bytes of local memory at %#x: %v", n, at, err)
 }

@@ -34,12 +34,12 @@ type nic struct {
 	pd    verbs.PD
 
 	log    *slog.Logger
-	events *os.File // another descriptor of the events; closing it ends the goroutine of watch
+	events *os.File // a duplicate of the event descriptor; closing it ends the goroutine of watch
 	over   sync.WaitGroup
 	dead   atomic.Bool // it reports no more completions
 
 	mu    sync.Mutex
-	rails map[*rail]struct{} // notified of what happens to the device
+	rails map[*rail]struct{} // rails to notify of device events
 }
 
 // openNIC opens "name" or "name:port".
@@ -77,7 +77,7 @@ func openNIC(device string, s *Settings, log *slog.Logger) (n *nic, err error) {
 	return n, n.watch()
 }
 
-// choosePort takes the port that was named, or the first that is active.
+// choosePort chooses the named port, or else the first active one.
 func (n *nic) choosePort() error {
 	first, last := 1, n.attr.Ports
 	if n.port != 0 {
@@ -101,9 +101,9 @@ func (n *nic) choosePort() error {
 	return fmt.Errorf("no active port (%s): is its cable connected, and its network interface up?: %w", state, fabric.ErrNoData)
 }
 
-// address is the GID that peers send to. GIDs change with the addresses of the network interface,
-// so each rail asks for it. If the peer's GID is known, it prefers one of the same kind, because
-// IPv4 does not reach IPv6.
+// address returns the GID that peers send to. GIDs change with the addresses of the network
+// interface, so each rail queries it. If the peer's GID is known, address prefers one of the same
+// family, because IPv4 does not reach IPv6.
 func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil || len(table) == 0 && n.link.LinkLayer != verbs.LinkEthernet { // InfiniBand has LIDs
@@ -112,7 +112,7 @@ func (n *nic) address(peer *[16]byte) (verbs.GIDEntry, error) {
 	return nics.ChooseGIDLike(table, n.want, peer)
 }
 
-// up is nil while the port is active.
+// up returns nil if the port is active.
 func (n *nic) up() error {
 	link, err := n.ctx.Port(n.port)
 	if err != nil {
@@ -124,7 +124,7 @@ func (n *nic) up() error {
 	return nil
 }
 
-// watch follows the device's events.
+// watch reads the device's events.
 func (n *nic) watch() error {
 	fd, err := unix.FcntlInt(uintptr(n.ctx.AsyncFD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -153,7 +153,7 @@ func (n *nic) watch() error {
 	return nil
 }
 
-// happened handles an event of the device. Some end its rails.
+// happened handles a device event. Some events end the NIC's rails.
 func (n *nic) happened(ev verbs.AsyncEvent) {
 	var why string
 	switch ev.Kind {
@@ -183,8 +183,8 @@ func (n *nic) happened(ev verbs.AsyncEvent) {
 	}
 }
 
-// addressesChanged ends the rails whose own address was removed: what they send would be lost,
-// which retries detect after seconds only.
+// addressesChanged ends the rails whose local address was removed. What they send would be lost,
+// and retries detect this only after seconds.
 func (n *nic) addressesChanged() {
 	table, err := n.ctx.GIDs(n.port)
 	if err != nil {
@@ -200,7 +200,7 @@ func (n *nic) addressesChanged() {
 	}
 }
 
-// users are the rails that the device has.
+// users returns the rails on the device.
 func (n *nic) users() []*rail {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -219,7 +219,7 @@ func (n *nic) leave(r *rail) {
 	delete(n.rails, r)
 }
 
-// close closes the device. It is not in use any more.
+// close closes the device. Nothing may use it any more.
 func (n *nic) close() error {
 	var errs []error
 	if n.events != nil {
@@ -232,8 +232,8 @@ func (n *nic) close() error {
 	return errors.Join(append(errs, n.ctx.Close())...)
 }
 
-// openNICs opens the devices that the settings allow and that can be used. notes, and the error if
-// no device can be used, say why others cannot.
+// openNICs opens the usable devices that the settings allow. notes say why others are not usable.
+// If none is, the error says so.
 func openNICs(s *Settings, log *slog.Logger) (nics []*nic, notes []string, err error) {
 	names := s.Devices
 	if len(names) == 0 {

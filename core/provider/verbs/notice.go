@@ -14,17 +14,17 @@ import (
 )
 
 // The remote data of a write follows its bytes, as a send with immediate data on every queue pair
-// that has carried some of them. When a receive completes, the earlier writes of its queue pair are
-// in memory. The target notifies its program when all sends of an op have arrived.
+// that carried some of them. When a receive completes, the earlier writes of its queue pair are in
+// memory. Once all sends of an op have arrived, the target notifies its program.
 //
 //	immediate   number of the op in the low 24 bits, how many sends in the high 8
 //	payload     Op.Data u64, Op.Len u64, ticket of the grant of the region u64, big endian
 //
 // The ticket proves that the sender has shown the region's key.
 //
-// A send takes a credit, so that there is a receive for it. The target gives credits back once its
-// program was notified. An op without a credit sends its remote data over TCP, after the last
-// completion, where package conn bounds it.
+// A send takes a credit, so that a receive is posted for it. The target returns credits after
+// notifying its program. If an op gets no credit, it sends its remote data over TCP after the last
+// completion; package conn limits these.
 const (
 	noticeLen  = 24
 	numberMask = 1<<24 - 1
@@ -34,16 +34,16 @@ const (
 // A credit frame: rail u8, queue pair u8 (wirePair: that of messages), how many u16.
 const creditLen = 4
 
-// A recvBuffers is the receives of a queue pair, and their memory.
+// A recvBuffers is the memory of a queue pair's receives.
 type recvBuffers struct {
 	mem  []byte
 	slot int // bytes of a receive
 	mr   verbs.MR
 	keys verbs.Keys
-	owed int // credits that were not given back; under notices.mu
+	owed int // credits not yet returned; under notices.mu
 }
 
-// open makes memory for n receives.
+// open allocates and registers memory for n receives.
 func (b *recvBuffers) open(pd verbs.PD, n, slot int) (err error) {
 	if b.mem, err = sys.Alloc(n * slot); err != nil {
 		return err
@@ -56,7 +56,7 @@ func (b *recvBuffers) open(pd verbs.PD, n, slot int) (err error) {
 
 func (b *recvBuffers) count() int { return len(b.mem) / max(1, b.slot) }
 
-// addr is where the i-th receive is.
+// addr returns the address of the i-th receive.
 func (b *recvBuffers) addr(i int) uint64 { return sys.AddrOf(b.mem) + uint64(i*b.slot) }
 
 // post posts the i-th receive.
@@ -67,11 +67,11 @@ func (b *recvBuffers) post(qp verbs.QP, i int) error {
 	return err
 }
 
-// close frees the memory. The queue pair is gone.
+// close frees the memory. The queue pair must be destroyed.
 func (b *recvBuffers) close() error {
 	if b.mr != 0 {
 		if err := b.mr.Close(); err != nil {
-			return err // the device may still know it
+			return err // the device may still use it
 		}
 	}
 	if b.mem == nil {
@@ -80,10 +80,10 @@ func (b *recvBuffers) close() error {
 	return sys.Free(b.mem)
 }
 
-// credit takes a credit for remote data, if there is one.
+// credit takes a credit for remote data, if one is available.
 func (p *pair) credit() bool { return p.inline >= noticeLen && p.takeCredit() }
 
-// takeCredit takes a credit for a send, if there is one.
+// takeCredit takes a credit for a send, if one is available.
 func (p *pair) takeCredit() bool {
 	if p.credits.Add(-1) >= 0 {
 		return true
@@ -92,7 +92,7 @@ func (p *pair) takeCredit() bool {
 	return false
 }
 
-// creditAll takes a credit of each pair, or none.
+// creditAll takes one credit of each pair, or none at all.
 func creditAll(pairs []*pair) bool {
 	for i, p := range pairs {
 		if !p.credit() {
@@ -105,17 +105,17 @@ func creditAll(pairs []*pair) bool {
 	return true
 }
 
-// notices are the peer's remote data on its way to our program.
+// notices are notifications of the peer's remote data for our program.
 type notices struct {
 	path *dataPath
 
 	mu      sync.Mutex
-	came    map[uint32]int // of ops whose sends have not all come
+	came    map[uint32]int // by op: sends that have arrived, until all have
 	pending []arrival      // the queue was full
 	stopped bool
 }
 
-// An arrival is a completion for the program, and the queue pair that gets its credit back with it.
+// An arrival is a completion for the program, and the queue pair whose credit is returned with it.
 type arrival struct {
 	completion fabric.Completion
 	last       *pair
@@ -123,15 +123,15 @@ type arrival struct {
 
 var _ util.Source = (*notices)(nil)
 
-// A remoteData is what a peer's send says of its write.
+// A remoteData is the payload of a send that announces a write.
 type remoteData struct{ data, length, ticket uint64 }
 
-// parseRemoteData reads noticeLen bytes. They come from outside.
+// parseRemoteData parses noticeLen bytes. They are untrusted.
 func parseRemoteData(b []byte) remoteData {
 	return remoteData{binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:])}
 }
 
-// arrived takes a receive, and posts it again.
+// arrived handles a completed receive, and posts it again.
 func (p *pair) arrived(wc *verbs.WC) error {
 	if p.wire != nil {
 		return p.wire.arrived(wc)
@@ -142,7 +142,7 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	}
 	x := parseRemoteData(b.mem[i*noticeLen:][:noticeLen])
 	posted := b.post(p.qp, i)
-	if err := p.rail.path.notices.add(p, wc.Imm, x); err != nil { // reported although posting may have failed
+	if err := p.rail.path.notices.add(p, wc.Imm, x); err != nil { // even if posting has failed
 		return err
 	}
 	if posted != nil {
@@ -151,8 +151,8 @@ func (p *pair) arrived(wc *verbs.WC) error {
 	return nil
 }
 
-// add counts a send, and notifies the program with the last one of an op. An error is the peer's
-// violation of the protocol.
+// add counts a send, and notifies the program at an op's last one. An error means that the peer has
+// violated the protocol.
 func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -160,7 +160,7 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 		return fmt.Errorf("remote data %d of a write under grant %#x, which does not allow writes, from %s: %w", x.data, x.ticket, n.path.port.Peer(), fabric.ErrProtocol)
 	}
 	number, all := imm&numberMask, int(imm>>24)
-	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.rails.receives() { // each has a credit that was not given back
+	if open := max(len(n.pending), len(n.came)); open > 0 && open > n.path.rails.receives() { // each holds a credit that was not returned
 		return fmt.Errorf("remote data of %d ops is waiting, and of %d arrived in part, from %s: %w", len(n.pending), len(n.came), n.path.port.Peer(), fabric.ErrProtocol)
 	}
 	if n.came == nil {
@@ -182,7 +182,7 @@ func (n *notices) add(p *pair, imm uint32, x remoteData) error {
 	return nil
 }
 
-// repay gives the peer a credit back, with others in one frame. With mu held.
+// repay returns a credit to the peer, several in one frame. The caller holds mu.
 func (n *notices) repay(p *pair) {
 	if p.recvs.owed++; n.stopped || p.recvs.owed < (p.recvs.count()+1)/2 {
 		return
@@ -210,14 +210,14 @@ func (n *notices) Drain() {
 // Arm has nothing to do, because the poller pushes arrivals and so wakes readers; see util.Source.
 func (n *notices) Arm(bool) {}
 
-// stop ends the repaying. Pending arrivals stay for the readers.
+// stop stops returning credits. Pending arrivals stay for the readers.
 func (n *notices) stop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.stopped = true
 }
 
-// A credit is what a credit frame says.
+// A credit is the contents of a credit frame.
 type credit struct {
 	rail, pair uint8
 	n          uint32
@@ -230,7 +230,7 @@ func parseCredit(b []byte) (credit, error) {
 	return credit{b[0], b[1], uint32(binary.BigEndian.Uint16(b[2:]))}, nil
 }
 
-// repaid takes credits back.
+// repaid adds returned credits.
 func (p *pair) repaid(n uint32) error {
 	if n > uint32(p.most) || p.credits.Add(int32(n)) > p.most {
 		return fmt.Errorf("%d credits too many for queue pair %d: %w", n, p.num, fabric.ErrProtocol)

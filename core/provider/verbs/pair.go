@@ -13,8 +13,8 @@ import (
 	"mori/native/verbs"
 )
 
-// A pair is a queue pair with the work requests that are under way on it. They end in the order of
-// their posting, so that one completion stands for all before it, too.
+// A pair is a queue pair with its pending work requests. They complete in the order of posting, so
+// one completion covers all earlier ones, too.
 type pair struct {
 	rail   *rail
 	qp     verbs.QP
@@ -33,11 +33,11 @@ type pair struct {
 
 	mu         sync.Mutex
 	ring       []*posting // of the work requests under way, by their number
-	head, tail uint64     // numbers: the oldest, and the next
-	unsignaled int        // posted since the last that makes a completion
+	head, tail uint64     // numbers of the oldest and of the next
+	unsignaled int        // posted since the last one that requests a completion
 	waiting    []part     // for room in the ring
-	broken     error      // nothing is posted any more
-	dry        bool       // a receive came back empty
+	broken     error      // if set, nothing is posted any more
+	dry        bool       // a receive was flushed
 }
 
 // newPair makes a queue pair, not connected, with receives of slot bytes.
@@ -48,14 +48,14 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 		Inline: s.Inline,
 	}
 	qp, num, got, err := n.pd.NewQP(in)
-	if err != nil && in.Inline > 0 { // devices do not report how much they take
+	if err != nil && in.Inline > 0 { // devices do not report their limit
 		in.Inline = 0
 		qp, num, got, err = n.pd.NewQP(in)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if s.Inline == 0 { // some devices give more than was asked for
+	if s.Inline == 0 { // some devices give more than requested
 		got.Inline = 0
 	}
 	p := &pair{rail: r, qp: qp, num: num, index: len(r.pairs), maxSGE: min(in.SendSGE, got.SendSGE), inline: got.Inline, ring: make([]*posting, in.SendWR)}
@@ -69,7 +69,7 @@ func newPair(r *rail, s *Settings, sends, recvs, slot int) (*pair, error) {
 	return p, nil
 }
 
-// close destroys the queue pair: the NIC touches no memory for it any more.
+// close destroys the queue pair. Afterwards the NIC accesses no memory for it.
 func (p *pair) close() error { return errors.Join(p.qp.Close(), p.recvs.close()) }
 
 // add posts a part, as far as the ring has room. completed posts the rest.
@@ -89,7 +89,7 @@ func (p *pair) add(w part) {
 	}
 }
 
-// feed posts waiting parts while the ring has room. With mu held.
+// feed posts waiting parts while the ring has room. The caller holds mu.
 func (p *pair) feed() error {
 	for len(p.waiting) > 0 && p.broken == nil {
 		w := &p.waiting[0]
@@ -119,8 +119,8 @@ func (p *pair) feed() error {
 	return nil
 }
 
-// number gives the i-th work request from tail on its number, and asks for a completion of every
-// quarter of the ring and of the last.
+// number assigns a number to the i-th work request after tail. It requests a completion for every
+// quarter of the ring and for the last one.
 func (p *pair) number(wr *verbs.SendWR, of *posting, i int, last bool) {
 	wr.ID = p.tail + uint64(i)
 	p.ring[wr.ID%uint64(len(p.ring))] = of
@@ -137,8 +137,8 @@ type share struct {
 	n  int32
 }
 
-// completed takes a completion: the work requests up to its number have ended. It appends them to
-// to, by posting. An error is the end of the pair.
+// completed handles a completion: the work requests up to its number have ended. It appends them,
+// by posting, to to. An error means that the pair has failed.
 func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,8 +172,8 @@ func (p *pair) completed(wc *verbs.WC, to []share) ([]share, error) {
 	return to, nil
 }
 
-// flushed takes a receive that comes back empty. If no failure of this side is known, the peer made
-// an invalid access.
+// flushed handles a flushed receive. If no failure of this side is known, the peer has made an
+// invalid access.
 func (p *pair) flushed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,15 +184,16 @@ func (p *pair) flushed() error {
 	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s failed: %s made an invalid access, or failed itself", p.num, p.rail, p.rail.path.port.Peer())
 }
 
-// fault is why a work request failed. A refusal by the target is not ErrAccess: ops are checked
-// against the grant before they are posted. So the region was deregistered without a revocation, as
-// when the kernel ends a killed process, regions first.
+// fault returns the error of a failed work request. If the target denied it, that is not ErrAccess,
+// because ops are checked against the grant before they are posted. It means that the region was
+// deregistered without revocation. For example, the kernel ends a killed process in this way,
+// regions first.
 func (p *pair) fault(wc *verbs.WC) error {
 	return local.OpFault(fabric.ErrConnReset, "queue pair %d of %s to %s: %v (status %d, vendor's syndrome %#x)", p.num, p.rail, p.rail.path.port.Peer(), wc.Status,
 		uint32(wc.Status), wc.VendorErr)
 }
 
-// shut makes the NIC flush what is under way, and returns what was not posted.
+// shut makes the NIC flush the pending work requests, and returns the parts that were not posted.
 func (p *pair) shut(cause error) []part {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,13 +202,14 @@ func (p *pair) shut(cause error) []part {
 	if p.broken == nil {
 		p.broken = cause
 	}
-	if err := p.qp.Fail(); err != nil { // then the work ends when the queue pair is destroyed
+	if err := p.qp.Fail(); err != nil { // the work then ends when the queue pair is destroyed
 		p.rail.path.log.Debug("verbs: put a queue pair into error", "qp", p.num, "error", err)
 	}
 	return rest
 }
 
-// abandon returns what the NIC has not completed, and never will: the queue pair is gone.
+// abandon returns what the NIC has not completed and never will, because the queue pair is
+// destroyed.
 func (p *pair) abandon() []share {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,7 +222,7 @@ func (p *pair) abandon() []share {
 	return rest
 }
 
-// idle reports whether nothing is under way.
+// idle reports whether no work request is pending.
 func (p *pair) idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,8 +16,8 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A dataPath moves the payload of one endpoint's reads and writes by the NICs. It is a
-// conn.DataPath. Its parts own their state:
+// A dataPath moves the payload of one endpoint's reads and writes with NICs. It is a conn.DataPath.
+// Its parts own their state:
 //
 //	ops      our reads and writes, from RMA to their completion (pending.go)
 //	grants   regions of the peer that we may reach, and regions that the peer may reach
@@ -33,7 +33,7 @@ type dataPath struct {
 	all    *domains
 	domain *domain
 	log    *slog.Logger
-	within time.Duration // how long a peer or a device is waited for
+	within time.Duration // how long to wait for a peer or a device
 	member pathbase.Member
 	slow   pathbase.SlowPath
 
@@ -71,7 +71,7 @@ func newDataPath(port connPort, all *domains, table *regions.Table, dialed bool)
 	return dp
 }
 
-// RMA takes an op over; see conn.DataPath.
+// RMA takes over an op; see conn.DataPath.
 func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool {
 	if op.Kind != fabric.OpRead && op.Kind != fabric.OpWrite || op.Seg.Len == 0 && op.Len() == 0 {
 		return false
@@ -90,17 +90,17 @@ func (dp *dataPath) RMA(t conn.Ticket, op *fabric.Op, key fabric.RegionKey) bool
 	return true
 }
 
-// startLater waits for what RMA did not wait for.
+// startLater waits for what RMA could not wait for, then starts the op.
 func (dp *dataPath) startLater(o *pendingOp, key fabric.RegionKey) {
 	if dp.start(o, key, true) == pathbase.ByStream {
 		dp.ops.handBack(o)
 	}
 }
 
-// errStream is why an op goes by TCP; the text says more.
+// errStream means that an op must use TCP; wrapping errors say why.
 var errStream = errors.New("no NIC can")
 
-// start begins an op. Without wait it does not block.
+// start starts an op. Without wait it does not block.
 func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbase.Outcome {
 	if !dp.rails.isReady() {
 		if !wait {
@@ -119,7 +119,7 @@ func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbas
 	}
 	if l.Refused != 0 {
 		dp.noteRefusal(l)
-		return pathbase.ByStream // the target reports the cause, or has another way
+		return pathbase.ByStream // the target reports the cause, or has another data path
 	}
 	if err := grant.Check(o.op, l.Key.ID, l.Region.access, l.Region.size); err != nil {
 		return dp.ops.fail(o, err)
@@ -140,16 +140,16 @@ func (dp *dataPath) start(o *pendingOp, key fabric.RegionKey, wait bool) pathbas
 	return dp.ops.fail(o, err)
 }
 
-// noteRefusal records that no NIC of the peer reaches a region; the peer's log says why.
+// noteRefusal records that the peer's NICs cannot access a region; the peer's log says why.
 func (dp *dataPath) noteRefusal(l *grant.Grant[regionRef]) {
 	if l.Refused == fabric.ErrNotSupported && dp.slow.Reason() == "" {
 		dp.slow.Note(fmt.Errorf("%w: no NIC of the peer can access its region %d; its log says why", errStream, l.Key.ID))
 	}
 }
 
-// Messages are the stream's, which has the wire for them.
+// The stream carries messages, over the wire if there is one.
 
-// Frame takes the peer's extension frames; see conn.DataPath.
+// Frame handles the peer's extension frames; see conn.DataPath.
 func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	switch kind {
 	case frameOffer:
@@ -166,7 +166,7 @@ func (dp *dataPath) Frame(kind uint8, body []byte) error {
 	return dp.grants.OnFrame(kind, body)
 }
 
-// describe is what the peer needs to reach a region here.
+// describe returns what the peer needs to access a region here.
 func (dp *dataPath) describe(mr *regions.MR) ([]byte, error) {
 	if !dp.rails.await(dp.ops.Stopped) {
 		return nil, fabric.ErrNotConn
@@ -187,7 +187,7 @@ func (dp *dataPath) describe(mr *regions.MR) ([]byte, error) {
 	return r.encode(), nil
 }
 
-// parseRegionRef reads the peer's description of its region, for as many rails as there are.
+// parseRegionRef parses the peer's description of its region, for the current number of rails.
 func (dp *dataPath) parseRegionRef(b []byte) (regionRef, error) {
 	r, err := parseRegionRef(b)
 	if !dp.rails.isReady() {
@@ -199,7 +199,7 @@ func (dp *dataPath) parseRegionRef(b []byte) (regionRef, error) {
 	return r, err
 }
 
-// Describe says how bytes move; see conn.DataPath.
+// Describe names the data path; see conn.DataPath.
 func (dp *dataPath) Describe() (name, reason string) {
 	if !dp.rails.isReady() {
 		return "rdma", "queue pairs are being set up"
@@ -211,12 +211,12 @@ func (dp *dataPath) Describe() (name, reason string) {
 	return "rdma", reason
 }
 
-// deadReleaseWait bounds the wait for the other devices of a connection if one is dead, whose work
-// ends with its queue pairs.
+// deadReleaseWait bounds the wait for the other devices of a connection if one is dead. A dead
+// device's work ends when its queue pairs are destroyed.
 const deadReleaseWait = 100 * time.Millisecond
 
 // Close ends all ops and all grants, in both directions; see conn.DataPath. Once the queue pairs
-// are gone, no NIC touches memory for this connection any more: not for our ops, and not for the
+// are destroyed, no NIC accesses memory for this connection, neither for our ops nor for the
 // peer's.
 func (dp *dataPath) Close(cause error) {
 	empty, cause := dp.ops.Stop(cause)
@@ -240,7 +240,7 @@ func (dp *dataPath) Close(cause error) {
 	for _, r := range all {
 		logged(dp.log, "close a rail", r.close())
 	}
-	<-empty // what was left has ended with its queue pair
+	<-empty // the rest has ended with its queue pair
 	dp.notices.stop()
 	dp.grants.Given.Stop()
 	dp.all.Leave(&dp.member)

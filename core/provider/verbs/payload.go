@@ -15,7 +15,7 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A payload is an op's bytes as runs, with what it holds until they have moved: the grant of the
+// A payload is an op's bytes as runs, and what it holds until they have moved: the grant of the
 // remote region, and the registrations of local memory.
 type payload struct {
 	path  *dataPath
@@ -24,10 +24,10 @@ type payload struct {
 	runs  []run
 	held  []hold // under the lock of ops.pending, which holds reads it with
 
-	// Of an op with local memory that is not registered.
-	inline  []byte // what goes inline
-	spare   spare  // what the bytes are copied to or from
-	leasing bool   // it is registered for this op alone
+	// For an op with unregistered local memory.
+	inline  []byte // the inline bytes
+	spare   spare  // the bytes are copied to or from it
+	leasing bool   // memory is registered for this op alone
 	leases  int
 }
 
@@ -84,7 +84,7 @@ func (x *payload) release() {
 	x.held = x.held[:0]
 }
 
-// reset prepares a payload that was released for another op.
+// reset prepares a released payload for another op.
 func (x *payload) reset() {
 	clear(x.runs)
 	x.op, x.runs, x.leasing, x.leases = nil, x.runs[:0], false, 0
@@ -95,7 +95,7 @@ func (x *payload) holds(region uint64) bool {
 	return slices.ContainsFunc(x.held, func(h hold) bool { return h.mr != nil && h.mr.Key().ID == region })
 }
 
-// room is the address of n bytes that go inline.
+// room returns the address of a buffer for n inline bytes.
 func (x *payload) room(n uint64) uint64 {
 	if uint64(len(x.inline)) < n {
 		x.inline = make([]byte, n)
@@ -103,7 +103,7 @@ func (x *payload) room(n uint64) uint64 {
 	return sys.AddrOf(x.inline)
 }
 
-// find is the registration that has n bytes at an address; the payload holds it.
+// find returns the registration that has n bytes at an address. The payload holds it.
 func (x *payload) find(at, n uint64, wait bool) (*registration, error) {
 	for i := range x.held {
 		if g := x.held[i].reg; g.has(at, n) {
@@ -120,7 +120,7 @@ func (x *payload) find(at, n uint64, wait bool) (*registration, error) {
 	return x.hold(mr, wait)
 }
 
-// hold keeps a region and its registration for the payload, which takes mr over.
+// hold keeps a region and its registration for the payload. It takes ownership of mr.
 func (x *payload) hold(mr *regions.MR, wait bool) (*registration, error) {
 	g := x.path.domain.registrationOf(mr, wait)
 	if g == nil {

@@ -10,14 +10,14 @@ import (
 	"mori/core/provider/internal/pathbase"
 )
 
-// A pendingOp is one of our ops, from RMA to its completion. It is used again.
+// A pendingOp is one of our ops, from RMA to its completion. It is reused.
 type pendingOp struct {
 	payload
 	posting
 
 	ticket      conn.Ticket
 	parts       []part
-	announced   bool // the remote data goes behind the bytes
+	announced   bool // the remote data follows the bytes on the queue pairs
 	noticeBytes [noticeLen]byte
 }
 
@@ -40,7 +40,7 @@ func (s *ops) init(dp *dataPath) {
 	}
 }
 
-// add makes an op pending. After Stop it finishes the op and returns nil.
+// add makes an op pending. After Stop it ends the op and returns nil.
 func (s *ops) add(t conn.Ticket, op *fabric.Op) *pendingOp {
 	if !s.Admit(t) {
 		return nil
@@ -74,7 +74,7 @@ func (s *ops) fail(o *pendingOp, err error) pathbase.Outcome {
 	return pathbase.Started
 }
 
-// handBack leaves an op to the stream after RMA has taken it.
+// handBack returns an op to the stream after RMA has taken it over.
 func (s *ops) handBack(o *pendingOp) { s.HandBack(s.free(o)) }
 
 // refuse leaves an op to the stream in RMA.
@@ -83,7 +83,7 @@ func (s *ops) refuse(o *pendingOp) {
 	s.Refuse()
 }
 
-// free releases what an op holds and keeps it for another op.
+// free releases what an op holds and keeps the pendingOp for reuse.
 func (s *ops) free(o *pendingOp) conn.Ticket {
 	const keepWRs = 1 << 12
 	t := o.ticket
@@ -100,7 +100,7 @@ func (s *ops) free(o *pendingOp) conn.Ticket {
 	return t
 }
 
-// holds reports whether an op that is under way keeps a local region open.
+// holds reports whether a pending op keeps a local region open.
 func (s *ops) holds(region uint64) bool {
 	return s.pending.Any(func(o *pendingOp) bool { return o.holds(region) })
 }

@@ -11,15 +11,15 @@ import (
 	"mori/native/verbs"
 )
 
-// A posting is the work requests of an op, or the one of a frame of messages.
+// A posting is the work requests of an op, or the single one of a message frame.
 type posting struct {
 	wrs  []verbs.SendWR
 	sges []verbs.SGE
 
 	owner  *pendingOp  // completed when all have ended
-	buffer *sendBuffer // in place of owner
+	buffer *sendBuffer // instead of owner
 
-	left  atomic.Int32 // work requests that have not ended
+	left  atomic.Int32 // pending work requests
 	fault atomic.Pointer[error]
 }
 
@@ -42,7 +42,7 @@ func (p *posting) ended(n int32) {
 	}
 }
 
-// A part is the work requests that one queue pair carries out: wrs[from:to] of the posting.
+// A part is the work requests of one queue pair: wrs[from:to] of the posting.
 type part struct {
 	pair     *pair
 	of       *posting
@@ -54,7 +54,7 @@ func (p *part) fail(err error) {
 	p.of.ended(int32(p.to - p.from))
 }
 
-// post makes work requests of the runs and gives them to queue pairs.
+// post builds the work requests of the runs and posts them to queue pairs.
 func (o *pendingOp) post() {
 	pairs := o.path.rails.choose(o.op.Len())
 	if o.hasNotice() && creditAll(pairs) {
@@ -62,7 +62,7 @@ func (o *pendingOp) post() {
 	}
 	parts := o.cut(pairs)
 	o.left.Store(int32(len(o.wrs)))
-	for _, p := range parts { // o may be complete, and another op, after the last
+	for _, p := range parts { // after the last one, o may be complete and reused
 		p.pair.add(p)
 	}
 }
@@ -105,8 +105,8 @@ func (o *pendingOp) cut(pairs []*pair) []part {
 	return parts
 }
 
-// build appends the work requests of runs for a pair: one for each remote run, which gathers from
-// or scatters to as many local ones as it may.
+// build appends the work requests of runs for a pair. Each has one remote run, and gathers from or
+// scatters to as many local runs as allowed.
 func (o *pendingOp) build(p *pair, runs []run) {
 	ref := &o.grant.Region
 	op, flags, most := verbs.OpWrite, uint8(0), p.maxSGE
@@ -116,7 +116,7 @@ func (o *pendingOp) build(p *pair, runs []run) {
 	if runs[0].reg == nil {
 		flags = verbs.Inline
 	}
-	var end, bytes uint64 // of the last work request: where it ends at the target, and its length
+	var end, bytes uint64 // of the last work request: its end at the target, and its length
 	for i := range runs {
 		r := &runs[i]
 		sge := verbs.SGE{Addr: r.local, Len: uint32(r.n)}

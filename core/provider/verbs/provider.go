@@ -20,21 +20,21 @@ import (
 	"mori/native/verbs"
 )
 
-// Options shape a Provider. The zero value is good.
+// Options configure a Provider. The zero value is valid.
 type Options struct {
-	// Settings is asked whenever devices are listed or opened; nil: the zero Settings with the best
-	// GID. Its error is that of the call.
+	// Settings is called whenever devices are listed or opened. nil: the zero Settings with the best
+	// GID. The listing or opening call returns its error.
 	Settings func() (Settings, error)
 
 	TLS *tls.Config  // of the TCP connection; NICs do not encrypt
 	Log *slog.Logger // nil: slog.Default()
 
-	// For tests: how long a peer or a device is waited for, 0 for pathbase.ReleaseWait, and how long
-	// rails may take to come up, 0 for usualSetupWait.
+	// For tests. releaseWait is how long to wait for a peer or a device, 0 for pathbase.ReleaseWait.
+	// setupWait is how long the setup of rails may take, 0 for usualSetupWait.
 	releaseWait, setupWait time.Duration
 }
 
-// bestOp is the length at which a large transfer is cut. It is chosen and not measured: at 50 GB/s
+// bestOp is the length at which large transfers are split. It is chosen, not measured: at 50 GB/s
 // it takes 80 us, which is long compared to a completion.
 const bestOp = 4 << 20
 
@@ -44,13 +44,13 @@ type Provider struct {
 	opts Options
 }
 
-// Registration is what package core knows of this provider.
+// Registration describes this provider to package core.
 var Registration = fabric.Registration{
 	Name: "verbs", Scope: fabric.ScopeNetwork, Medium: fabric.MediumNIC, HostMemory: true, GPUMemory: true, Preference: 20,
 	Diagnose: diagnose,
 }
 
-// diagnose says whether a NIC of this host can be used.
+// diagnose reports whether a NIC of this host is usable.
 func diagnose(fabric.Peers) fabric.Diagnosis {
 	if why := nics.Missing(); why != "" {
 		return fabric.Diagnosis{Reasons: []string{why}}
@@ -60,7 +60,7 @@ func diagnose(fabric.Peers) fabric.Diagnosis {
 
 var _ fabric.Provider = (*Provider)(nil)
 
-// New makes a provider. It opens nothing.
+// New makes a provider. It opens no devices.
 func New(opts Options) *Provider {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
@@ -77,8 +77,8 @@ func New(opts Options) *Provider {
 	return &Provider{conn.NewOffer("verbs", "rdma", fabric.CapRemoteComm, fabric.Limits{BestOp: bestOp}), opts}
 }
 
-// GetInfo answers with an Info for each type of endpoint that satisfies hints, EPMsg first, if the
-// library is there and a device is active. No name is looked up.
+// GetInfo returns an Info for each endpoint type that satisfies hints, EPMsg first, if libibverbs
+// is available and a device is active. It does no name lookup.
 func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabric.Info) ([]*fabric.Info, error) {
 	msg := p.Info
 	if node != "" || service != "" {
@@ -91,13 +91,13 @@ func (p *Provider) GetInfo(_ context.Context, node, service string, hints *fabri
 	if err != nil {
 		return nil, err
 	}
-	if err := p.probe(); err != nil { // only now: it loads the library
+	if err := p.probe(); err != nil { // not earlier: it loads the library
 		return nil, err
 	}
 	return answers, nil
 }
 
-// probe reports why no device can be used.
+// probe returns why no device is usable.
 func (p *Provider) probe() error {
 	_, nics, err := p.open()
 	if errors.Is(err, fabric.ErrNoData) {
@@ -109,7 +109,7 @@ func (p *Provider) probe() error {
 	return closeNICs(nics)
 }
 
-// open opens the devices that the settings have now.
+// open opens the devices in the current settings.
 func (p *Provider) open() (Settings, []*nic, error) {
 	if err := verbs.Load(); err != nil {
 		return Settings{}, nil, err
@@ -165,7 +165,7 @@ type network struct {
 	closed sync.Once
 }
 
-// Close frees the fabric and the devices, or answers ErrBusy; see fabric.Fabric.
+// Close frees the fabric and the devices, or returns ErrBusy; see fabric.Fabric.
 func (n *network) Close() error {
 	err := n.Fabric.Close()
 	if err == nil {

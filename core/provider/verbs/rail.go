@@ -19,23 +19,23 @@ import (
 	"mori/native/verbs"
 )
 
-// A rail is this side's end of a connection on one NIC: a completion queue, which cannot overrun,
-// and the queue pairs.
+// A rail is this side of a connection on one NIC: a completion queue, which cannot overrun, and the
+// queue pairs.
 type rail struct {
 	path  *dataPath
 	nic   *nic
-	nicAt int // among all.nics
-	index int // among the data path's rails
+	nicAt int // index in all.nics
+	index int // index in the data path's rails
 	gid   verbs.GIDEntry
 
 	channel verbs.Channel
 	cq      verbs.CQ
 	entries int // of cq
 	pairs   []*pair
-	wire    *wire // for messages; of the first rail, and may be nil
+	wire    *wire // for messages; on the first rail only, and may be nil
 	psn     uint32
 
-	file    *os.File // another descriptor of the channel
+	file    *os.File // a duplicate of the channel's descriptor
 	raw     syscall.RawConn
 	next    func(uintptr) bool // takes an event of the channel; made once, so that sleep allocates nothing
 	nextErr error              // of next
@@ -45,8 +45,8 @@ type rail struct {
 // String is "mlx5_0:1".
 func (r *rail) String() string { return fmt.Sprintf("%s:%d", r.nic.name, r.nic.port) }
 
-// newRail makes a rail with some queue pairs, not connected, and one for messages if that is wanted
-// and the device has room. offer is the peer's end, nil if it is not known yet.
+// newRail makes a rail with some queue pairs, not connected. It adds one for messages if wanted and
+// if the device has room. offer is the peer's side, or nil if it is not known yet.
 func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *rail, err error) {
 	s, n := &dp.all.settings, dp.all.nics[nicAt]
 	var peer *[16]byte
@@ -107,7 +107,7 @@ func newRail(dp *dataPath, nicAt, qps int, messages bool, offer *railDesc) (r *r
 	return r, nil
 }
 
-// desc is the rail as the peer needs it.
+// desc returns the description of the rail for the peer.
 func (r *rail) desc() railDesc {
 	d := railDesc{
 		gid: r.gid.GID, lid: r.nic.link.LID, link: r.nic.link.LinkLayer, mtu: uint16(r.ownMTU()),
@@ -124,8 +124,8 @@ func (r *rail) desc() railDesc {
 	return d
 }
 
-// maxReads is how many reads of a queue pair may be under way at its target, as far as both devices
-// can.
+// maxReads is the most pending reads of a queue pair at its target, if both devices support that
+// many.
 const maxReads = 16
 
 func (r *rail) ownMTU() int {
@@ -135,7 +135,7 @@ func (r *rail) ownMTU() int {
 	return r.nic.link.MTU
 }
 
-// A NIC waits minRNRTimer for the receive of a peer that had none, and retries without a limit.
+// If the peer has no receive posted, a NIC waits for minRNRTimer, and retries without a limit.
 const (
 	minRNRTimer = 12 // 0.64 ms
 	rnrForever  = 7
@@ -166,7 +166,7 @@ func (r *rail) connect(peer *railDesc) error {
 	return nil
 }
 
-// connect connects a queue pair to queue pair dest of the peer, which has so many receives.
+// connect connects a queue pair to the peer's queue pair dest, which has recvs receives.
 func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.Access) error {
 	r := p.rail
 	s, n := &r.path.all.settings, r.nic
@@ -193,7 +193,7 @@ func (p *pair) connect(peer *railDesc, dest uint32, recvs uint16, rights verbs.A
 	})
 }
 
-// shrink closes the queue pairs beyond the first n, which the peer does not want. No pair is
+// shrink closes the queue pairs after the first n, which the peer does not want. No pair is
 // connected yet.
 func (r *rail) shrink(n int) {
 	if n >= len(r.pairs) {
@@ -205,23 +205,23 @@ func (r *rail) shrink(n int) {
 	r.pairs = r.pairs[:n]
 }
 
-// fail ends the connection: without this rail it is not known which of its work was done.
+// fail ends the connection. Without this rail, it is unknown which of its work was done.
 func (r *rail) fail(err error) {
 	if !r.path.ops.IsStopped() {
 		r.path.port.Fail(err)
 	}
 }
 
-// While work is under way the poller polls for spinFor after the last completion, with
-// Settings.Polling for pollFor, and then sleeps on the channel. Both are chosen and not measured on
-// a hardware NIC. A sleep costs an interrupt and the wakeup of a thread.
+// While work is pending, the poller polls for spinFor after the last completion, or for pollFor
+// with Settings.Polling, and then sleeps on the channel. Both are chosen, not measured on a
+// hardware NIC. A sleep costs an interrupt and the wake-up of a thread.
 const (
 	spinFor   = 30 * time.Microsecond
 	pollFor   = time.Millisecond
 	pollBatch = 64
 )
 
-// poll takes completions until the rail closes.
+// poll handles completions until the rail closes.
 func (r *rail) poll() {
 	defer r.polling.Done()
 	wcs, ended := make([]verbs.WC, pollBatch), make([]share, 0, pollBatch)
@@ -237,7 +237,7 @@ func (r *rail) poll() {
 			return
 		}
 		gone := r.path.rails.isGone()
-		if n > 0 && (!gone || late < r.entries) { // what came before the end is taken, and no more than there can be
+		if n > 0 && (!gone || late < r.entries) { // handles what came before the end, but no more than fits the queue
 			ended = r.take(wcs[:n], ended[:0])
 			last, armed = time.Now(), false
 			if gone {
@@ -258,7 +258,7 @@ func (r *rail) poll() {
 				r.fail(fmt.Errorf("arm the completion queue of %s: %w: %w", r, err, fabric.ErrConnReset))
 				return
 			}
-			continue // what came before is not reported
+			continue // poll again: completions before Arm are not reported
 		}
 		if !r.sleep() && !r.path.rails.isGone() {
 			return
@@ -267,7 +267,7 @@ func (r *rail) poll() {
 	}
 }
 
-// sleep returns when the channel has reported a completion; false: the rail closes.
+// sleep returns true when the channel has reported a completion, and false when the rail closes.
 func (r *rail) sleep() bool {
 	if r.raw.Read(r.next) != nil {
 		return false
@@ -278,7 +278,7 @@ func (r *rail) sleep() bool {
 	return r.nextErr == nil
 }
 
-// take ends what has completed. ended is its scratch.
+// take ends completed work. ended is scratch memory.
 func (r *rail) take(wcs []verbs.WC, ended []share) []share {
 	for i := range wcs {
 		p := r.pairOf(wcs[i].QPNum)
@@ -323,7 +323,7 @@ func (r *rail) pairOf(num uint32) *pair {
 	return nil
 }
 
-// all are the queue pairs, with that for messages.
+// all returns all queue pairs, including the one for messages.
 func (r *rail) all() []*pair {
 	if r.wire == nil {
 		return r.pairs
@@ -340,7 +340,7 @@ func (r *rail) idle() bool {
 	return true
 }
 
-// shut ends all work: the NIC flushes what was posted, and the rest ends now.
+// shut ends all work. The NIC flushes what was posted, and the rest ends now.
 func (r *rail) shut(cause error) {
 	for _, p := range r.all() {
 		for _, w := range p.shut(cause) {
@@ -349,9 +349,9 @@ func (r *rail) shut(cause error) {
 	}
 }
 
-// close frees the rail. When it returns, the NIC touches no memory for it any more. Work that the
-// NIC did not end is ended with the cause. The poller takes what has come before the queue pairs,
-// and their completions, are destroyed.
+// close frees the rail. Once it has returned, the NIC accesses no memory for the rail. close ends
+// the NIC's unfinished work with the cause. The poller handles the completions before the queue
+// pairs are destroyed, which discards them.
 func (r *rail) close() error {
 	r.nic.leave(r)
 	var errs []error

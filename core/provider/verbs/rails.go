@@ -25,7 +25,7 @@ type rails struct {
 
 func (s *rails) init() { s.ready, s.gone = make(chan struct{}), make(chan struct{}) }
 
-// up lets ops begin.
+// up lets ops start.
 func (s *rails) up() {
 	s.maxInline, s.maxRun = maxInline, 1<<30
 	for _, r := range s.all {
@@ -44,7 +44,7 @@ func (s *rails) isReady() bool { return pathbase.IsClosed(s.ready) }
 
 func (s *rails) isGone() bool { return pathbase.IsClosed(s.gone) }
 
-// await waits for up. It reports false if stopped is closed first.
+// await waits for up. It returns false if stopped is closed first.
 func (s *rails) await(stopped <-chan struct{}) bool {
 	select {
 	case <-s.ready:
@@ -57,7 +57,8 @@ func (s *rails) await(stopped <-chan struct{}) bool {
 // Long ops are spread over all queue pairs, in runs of at least stripeMin.
 const stripeMin = 128 << 10
 
-// choose picks the queue pairs of an op by its bytes: all of them if it is long, else the next one.
+// choose returns the queue pairs for an op of total bytes: all of them if it is long, else the next
+// one.
 func (s *rails) choose(total uint64) []*pair {
 	if len(s.pairs) > 1 && total < 2*stripeMin {
 		i := int(s.next.Add(1)) % len(s.pairs)
@@ -66,7 +67,7 @@ func (s *rails) choose(total uint64) []*pair {
 	return s.pairs
 }
 
-// longest is the most bytes of a run of an op of so many bytes.
+// longest returns the most bytes of a run of an op of total bytes.
 func (s *rails) longest(total uint64) uint64 {
 	if n := uint64(len(s.pairs)); n > 1 && total >= 2*stripeMin {
 		return min(s.maxRun, max(stripeMin, (total+n-1)/n))
@@ -75,7 +76,7 @@ func (s *rails) longest(total uint64) uint64 {
 }
 
 // know reports whether the devices of all rails have a registration. A dead device does not have
-// later ones.
+// later registrations.
 func (s *rails) know(g *registration) bool {
 	for _, r := range s.all {
 		if len(g.keys[r.nicAt]) == 0 {
@@ -85,7 +86,8 @@ func (s *rails) know(g *registration) bool {
 	return true
 }
 
-// receives are those of all queue pairs, and so the credits that the peer has.
+// receives returns the number of receives of all queue pairs, which is the peer's number of
+// credits.
 func (s *rails) receives() (n int) {
 	for _, r := range s.all {
 		for _, p := range r.pairs {
@@ -95,7 +97,7 @@ func (s *rails) receives() (n int) {
 	return n
 }
 
-// onCredit takes credits back.
+// onCredit adds returned credits.
 func (s *rails) onCredit(b []byte) error {
 	c, err := parseCredit(b)
 	if err != nil {

@@ -22,17 +22,18 @@ type registration struct {
 	keys       [][]verbs.Keys // by device, by piece
 	readOnly   bool           // no op can read into it
 	gpu        *gpuMemory     // nil: host memory
-	err        error          // why there are no keys
+	err        error          // why it has no keys
 
 	mrs []verbs.MR
-	use local.Gate // ops whose work requests have its local keys
+	use local.Gate // ops whose work requests use its local keys
 }
 
-// Use is the gate of the ops; see pathbase.Registration.
+// Use returns the gate of the ops; see pathbase.Registration.
 func (g *registration) Use() *local.Gate { return &g.use }
 
-// registrationOf enters the gate of the registration of a region, which the caller keeps open. With
-// wait it is made if there is none; otherwise it may be nil. It has keys if its err is nil.
+// registrationOf enters the gate of a region's registration. The caller keeps the region open. With
+// wait, it registers the region if necessary; otherwise it may return nil. The registration has
+// keys if its err is nil.
 func (d *domain) registrationOf(mr *regions.MR, wait bool) *registration {
 	if !wait {
 		return d.regions.Find(mr, nil)
@@ -94,10 +95,10 @@ func (g *registration) has(at, n uint64) bool {
 	return at >= g.base && at-g.base <= g.size && n <= g.size-(at-g.base)
 }
 
-// piece is the number of the piece that has the byte at an address.
+// piece returns the number of the piece that contains an address.
 func (g *registration) piece(at uint64) uint64 { return (at - g.base) / g.chunk }
 
-// pieceOf is the largest power of two that a device registers at once.
+// pieceOf returns the largest power of two that a device registers at once.
 func pieceOf(most uint64) uint64 {
 	if most == 0 {
 		return 1 << 62
@@ -105,10 +106,10 @@ func pieceOf(most uint64) uint64 {
 	return 1 << (bits.Len64(most) - 1)
 }
 
-// maxKeys is the most pieces whose keys fit a frame.
+// maxKeys returns the most pieces whose keys fit into a frame.
 func maxKeys(rails int) uint64 { return uint64((maxRegionRef - regionRefLen) / 4 / max(1, rails)) }
 
-// maxRegionRef keeps a regionRef, with its ticket, within an extension frame.
+// maxRegionRef bounds a regionRef, so that it fits into an extension frame with its ticket.
 const maxRegionRef = 4000
 
 // show registers all pieces with one device.
@@ -144,7 +145,7 @@ func (g *registration) pin(n *nic, at, length uint64, rights verbs.Access) (verb
 	return h, k, err
 }
 
-// explain adds a remedy.
+// explain adds a remedy to err.
 func (g *registration) explain(err error, n *nic) error {
 	size := g.size
 	if g.gpu != nil {
@@ -174,7 +175,7 @@ func (g *registration) Close() error {
 	return errors.Join(errs...)
 }
 
-// ref describes a region to a peer whose rails are on these devices.
+// ref returns the description of a region for a peer whose rails are on these devices.
 func (g *registration) ref(mr *regions.MR, rails []*rail) regionRef {
 	ref := regionRef{base: g.base, size: g.size, access: mr.Access(), chunk: g.chunk}
 	for _, r := range rails {

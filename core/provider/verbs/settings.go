@@ -11,21 +11,21 @@ import (
 	"mori/native/verbs"
 )
 
-// Settings say how to use NICs. They are read when a fabric opens. The zero value is good, but for
-// GIDIndex.
+// Settings configure the use of NICs. They are read when a fabric opens. The zero value is valid,
+// except for GIDIndex.
 type Settings struct {
-	// Devices are the NICs that may be used, best first: "mlx5_0", or "mlx5_0:2" for a port other
-	// than the first active one. Empty: all active NICs, in the library's order.
+	// Devices are the allowed NICs, best first: "mlx5_0", or "mlx5_0:2" for a port other than the
+	// first active one. Empty: all active NICs, in the library's order.
 	Devices []string
 
-	// Indices are the numbers of Devices, where hosts have equal devices. With Affinity the rails of
-	// a connection join devices of the same index as far as both sides have them. Otherwise they
+	// Indices are the numbers of Devices, if hosts have the same devices. With Affinity, the rails of
+	// a connection join devices with the same index, as far as both sides have them. Otherwise they
 	// join the first of one side with the first of the other.
 	Indices  []int
-	Why      []string // of each of Devices: why it is among them, for Path
+	Why      []string // for each of Devices: why it was chosen, for Path
 	Affinity bool
 
-	Rails int // devices that a connection uses, as far as both sides have and want them; 0 is 1
+	Rails int // devices of a connection, as far as both sides have and want them; 0 is 1
 	QPs   int // queue pairs of a rail, as far as both sides want them; 0 is 1
 
 	GIDIndex     int // in the port's table; -1: the best, see nics.ChooseGID
@@ -33,31 +33,31 @@ type Settings struct {
 	SL           uint8
 	TrafficClass uint8
 
-	SendWR  int // work requests under way on a queue pair; 0 is 1024. Less if the device has less
-	SendSGE int // local pieces of a work request; 0 is 4. Less if the device has less
+	SendWR  int // pending work requests on a queue pair; 0 is 1024. Less if the device supports less
+	SendSGE int // local pieces of a work request; 0 is 4. Less if the device supports less
 	// Receives posted to a queue pair, for remote data of the peer's writes; 0 is 128. Less if the
-	// device has less
+	// device supports less
 	RecvWR int
-	Inline int // bytes of a write that need no registered memory; 0 is 64, -1 none. More if the device gives more
+	Inline int // bytes of a write without registered memory; 0 is 64, -1 none. More if the device gives more
 
-	// Entries of a rail's completion queue; 0: what its queue pairs need. With fewer they have
-	// fewer work requests under way
+	// Entries of a rail's completion queue; 0: as many as its queue pairs need. Fewer entries reduce
+	// the number of pending work requests
 	CQE       int
-	PostBatch int // work requests that are posted with one call; 0: as many as the queue has room for
+	PostBatch int // work requests posted with one call; 0: as many as the queue has room for
 
-	// While ops are under way, poll for a millisecond after the last completion before sleeping;
+	// While ops are pending, poll for a millisecond after the last completion before sleeping;
 	// otherwise for 30 us
 	Polling bool
 	Relaxed bool // relaxed ordering of NICs' writes to memory, where they support it
 
-	// Register memory of GPUs by dma-buf first, and by a peer memory module if that fails;
-	// otherwise the other way round
+	// Register GPU memory with dma-buf first, and with a peer memory module if that fails; otherwise
+	// in the opposite order
 	DMABuf bool
 
-	NoEvents bool // do not watch the devices' events: only retries detect a port that goes down
+	NoEvents bool // do not read the devices' events: only retries detect a port that goes down
 
 	Timeout uint8 // of a packet's acknowledgement, 4.096 us * 2^Timeout; 0 is 18, which is 1.1 s
-	Retries uint8 // of a packet, up to 7, which soft-RoCE takes as unlimited; 0 is 6
+	Retries uint8 // of a packet, up to 7, which means no limit on soft-RoCE; 0 is 6
 }
 
 const (
@@ -66,7 +66,7 @@ const (
 	maxInline = 4096
 )
 
-// filled is s with defaults in place of zeros, or an error that wraps fabric.ErrInvalid.
+// filled returns s with defaults for zero values, or an error that wraps fabric.ErrInvalid.
 func (s Settings) filled() (Settings, error) {
 	for _, v := range []struct {
 		name     string
@@ -100,7 +100,7 @@ func (s Settings) filled() (Settings, error) {
 	return s, nil
 }
 
-// depths are the sends and receives of each of qps queue pairs, and the entries of a completion
+// depths returns the sends and receives of each of qps queue pairs, and the entries of a completion
 // queue that they cannot overrun.
 func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries int, err error) {
 	sends, recvs = min(s.SendWR, d.MaxQPWR), min(s.RecvWR, d.MaxQPWR)
@@ -120,8 +120,9 @@ func (s *Settings) depths(d *verbs.DeviceAttr, qps int) (sends, recvs, entries i
 	return sends, recvs, most, nil
 }
 
-// wireDepths are the sends and receives of the queue pair for messages, and the entries of a
-// completion queue of which the other queue pairs need others. All are 0 if the device has too few.
+// wireDepths returns the sends and receives of the queue pair for messages, and the completion
+// queue entries for it and the other queue pairs together. All are 0 if the device supports too
+// few.
 func wireDepths(d *verbs.DeviceAttr, others int) (sends, recvs, entries int) {
 	sends, recvs = min(wireSends, d.MaxQPWR), min(wireRecvs, d.MaxQPWR)
 	if most := d.MaxMRSize / wireBytes; most > 0 && most < uint64(recvs) {

@@ -14,7 +14,7 @@ import (
 	"mori/core/fabric"
 )
 
-// The rails of a connection are agreed on over TCP:
+// The two sides negotiate the rails of a connection over TCP:
 //
 //	the side that dialed                    the other side
 //	makes rails, not connected
@@ -25,24 +25,24 @@ import (
 //	drops the others, and queue pairs beyond the other's, connects
 //	        ── frameUp ──▶                  may post from now on
 //
-// The n-th railDesc of an answer takes the n-th offer. The offers at the end may be left out.
+// The n-th railDesc of an answer accepts the n-th offer. Offers at the end may have no answer.
 
-// usualSetupWait bounds the agreement.
+// usualSetupWait bounds the negotiation.
 const usualSetupWait = 10 * time.Second
 
-// A setup is the agreement with the peer on the rails of a connection.
+// A setup negotiates the rails of a connection with the peer.
 type setup struct {
 	path   *dataPath
 	dialed bool           // this side offers rails
 	wg     sync.WaitGroup // goroutines of the setup
 
 	mu    sync.Mutex // protects what follows, and rails.all
-	asked bool       // an offer or an answer came
+	asked bool       // an offer or an answer has arrived
 	wired bool       // an answer was sent: the peer may report that it is up
 }
 
-// randomPSN is the first packet sequence number of a rail's queue pairs. It is random, so that
-// stray packets of an earlier connection do not fit.
+// randomPSN returns the first packet sequence number of a rail's queue pairs. It is random, so that
+// stray packets of an earlier connection do not match.
 func randomPSN() uint32 {
 	var b [4]byte
 	if _, err := rand.Read(b[:]); err != nil {
@@ -59,13 +59,13 @@ func (s *setup) offer() {
 		s.failed(err)
 		return
 	}
-	offer := encodeRails(descs(rails)) // before they are the data path's: the answer changes them
+	offer := encodeRails(descs(rails)) // before adopt: the answer changes them
 	s.adopt(rails)
 	s.path.ops.Send(frameOffer, offer)
 }
 
-// begin makes an offer, if this side dialed, else the peer does. A connection whose rails do not
-// come up in time ends.
+// begin sends an offer if this side dialed; otherwise the peer does. If the rails are not up in
+// time, the connection ends.
 func (s *setup) begin() {
 	wait := s.path.all.opts.setupWait
 	s.wg.Add(1)
@@ -105,7 +105,7 @@ func (s *setup) onNoRails(body []byte) error {
 	return fmt.Errorf("%s has not set up RDMA to this host: %s: %w", s.path.port.Peer(), why, fabric.ErrConnReset)
 }
 
-// openRails makes up to most rails on the best NICs that are up, or, if there are offers, on NICs
+// openRails makes up to most rails on the best NICs that are up. If there are offers, it uses NICs
 // that can connect to the offered ones.
 func (s *setup) openRails(most, qps int, offers []railDesc) (rails []*rail, err error) {
 	all := s.path.all
@@ -141,8 +141,8 @@ func (s *setup) openRails(most, qps int, offers []railDesc) (rails []*rail, err 
 	return rails, nil
 }
 
-// nextNIC is the best NIC that is not used yet and has the link layer of the offer, if there is
-// one. With affinity it is the NIC of the same index. It returns -1 if no NIC is left.
+// nextNIC returns the best unused NIC, with the link layer of the offer, if there is one. With
+// affinity, it returns the NIC with the same index. It returns -1 if no NIC is left.
 func (s *setup) nextNIC(offer *railDesc, used map[int]bool) int {
 	best := -1
 	all := s.path.all
@@ -168,7 +168,7 @@ func descs(rails []*rail) []railDesc {
 	return all
 }
 
-// adopt makes rails the data path's, in this order, so that Close closes them.
+// adopt adds rails to the data path, in this order, so that Close closes them.
 func (s *setup) adopt(rails []*rail) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *setup) onOffer(body []byte) error {
 	return nil
 }
 
-// first refuses a second offer or answer, and one that comes from the wrong side.
+// first rejects a second offer or answer, and one from the wrong side.
 func (s *setup) first(what string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +245,7 @@ func (s *setup) onAnswer(body []byte) error {
 	return nil
 }
 
-// conclude connects the rails that the peer took.
+// conclude connects the rails that the peer accepted.
 func (s *setup) conclude(rails []*rail, answers []railDesc) {
 	defer s.wg.Done()
 	s.adopt(rails[:len(answers)])
@@ -274,7 +274,7 @@ func (s *setup) onUp() error {
 	return nil
 }
 
-// up lets ops begin.
+// up lets ops start.
 func (s *setup) up() {
 	rails := &s.path.rails
 	rails.up()
@@ -283,7 +283,7 @@ func (s *setup) up() {
 	}
 }
 
-// stop waits for the goroutines of the setup, and returns the rails. After Ops.Stop.
+// stop waits for the goroutines of the setup, and returns the rails. Call it after Ops.Stop.
 func (s *setup) stop() []*rail {
 	s.wg.Wait()
 	s.mu.Lock()

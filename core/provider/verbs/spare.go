@@ -11,35 +11,35 @@ import (
 	"mori/core/internal/sys"
 )
 
-// Callers need not register local memory, but NICs need it. A short op has its bytes copied from or
-// to a spare. A longer one has its memory registered until it ends. That costs system calls, the
-// pinning of each page and a goroutine, so callers that use the same memory again register it.
-// doc.go says why such registrations are not kept.
+// Callers need not register local memory, but NICs need registered memory. A short op copies its
+// bytes to or from a spare. A longer op registers its memory until it ends. That costs system
+// calls, the pinning of each page and a goroutine. So callers should register memory that they use
+// again. doc.go says why such registrations are not cached.
 const (
 	maxTransient = 16 // registrations of one op
-	maxLeasing   = 4  // ops that register at a time: each occupies a thread
+	maxLeasing   = 4  // ops that register at a time; each occupies a thread
 )
 
-// spareKinds are the lengths of spares and their numbers, short ones first: 4 MiB in all.
+// spareKinds are the sizes and numbers of spares, short ones first: 4 MiB in total.
 // BenchmarkUnregistered measures what they save.
 var spareKinds = [...]struct {
 	bytes uint64
 	count int32
 }{{4 << 10, 256}, {64 << 10, 16}, {maxSpare, 8}}
 
-// maxSpare is the longest op that is copied. The kernel takes as long to pin and unpin 256 KiB as a
-// copy takes (5.6 us and 5.7 us on an AMD EPYC, Linux 6.18, as a registered buffer of io_uring),
-// and libibverbs and the NIC take time, too.
+// maxSpare is the longest op that is copied. For 256 KiB, the kernel takes as long to pin and unpin
+// as a copy does (5.6 us and 5.7 us on an AMD EPYC, Linux 6.18, as a registered buffer of
+// io_uring). libibverbs and the NIC take additional time.
 const maxSpare = 256 << 10
 
-// spares are registered memory of a fabric, for ops whose own memory is not registered.
+// spares are a fabric's registered buffers for ops whose own memory is not registered.
 type spares [len(spareKinds)]spareKind
 
-// A spareKind is all spares of one length.
+// A spareKind is all spares of one size.
 type spareKind struct {
 	bytes uint64
 	once  sync.Once
-	made  atomic.Bool // and reg is set
+	made  atomic.Bool // true once reg is set
 	mem   []byte
 	reg   *registration
 
@@ -47,7 +47,7 @@ type spareKind struct {
 	free []int32
 }
 
-// A spare is one of them, while an op has it. The zero value is no spare.
+// A spare is a buffer in use by an op. The zero value is no spare.
 type spare struct {
 	of *spareKind
 	i  int32
@@ -62,7 +62,7 @@ func (s spare) put() {
 }
 
 // open registers the spares of a kind with all devices, when they are first needed. If that fails,
-// ops have their own memory registered.
+// ops register their own memory.
 func (s *spares) open(all *domains, kind int) {
 	k, want := &s[kind], spareKinds[kind]
 	k.once.Do(func() {
@@ -84,7 +84,7 @@ func (s *spares) open(all *domains, kind int) {
 	})
 }
 
-// close frees the memory. No NIC uses it any more.
+// close frees the memory. No NIC may use it any more.
 func (s *spares) close() error {
 	var errs []error
 	for i := range s {
@@ -93,7 +93,7 @@ func (s *spares) close() error {
 			continue
 		}
 		err := k.reg.Close()
-		if err == nil { // else the device may still know it
+		if err == nil { // otherwise the device may still use it
 			err = sys.Free(k.mem)
 		}
 		errs = append(errs, err)
@@ -118,7 +118,7 @@ func (s *spares) take(kind int) spare {
 	return spare{k, i}
 }
 
-// kindFor is the shortest kind that has room for n bytes, or -1.
+// kindFor returns the shortest kind with room for n bytes, or -1.
 func kindFor(n uint64) int {
 	for i := range spareKinds {
 		if n <= spareKinds[i].bytes {

@@ -18,7 +18,7 @@ import (
 
 // A wire is a queue pair of the connection's first rail that carries frames of package conn: sends
 // of up to wireBytes, each into a receive of the peer. A send takes a credit of the pair, so that
-// the peer always has a receive posted. The target gives the credit back once conn has taken the
+// the peer always has a receive posted. The target returns the credit once conn has consumed the
 // bytes and the receive is posted again, in one of three ways:
 //
 //   - in the immediate data of a send of its own
@@ -28,7 +28,7 @@ import (
 type wire struct {
 	path *dataPath
 	pair *pair
-	owed atomic.Int32 // credits that were not given back
+	owed atomic.Int32 // credits not yet returned
 
 	mem  []byte // one buffer for each send
 	mr   verbs.MR
@@ -43,13 +43,13 @@ type wire struct {
 	over  bool
 
 	in          sync.Mutex // protects what follows
-	came        []received // a ring, as long as there are receives
-	first, last int        // numbers of the oldest and of the next
-	taken       int        // bytes of the oldest that were taken
+	came        []received // a ring with one element for each receive
+	first, last int        // numbers of the oldest and of the next element
+	taken       int        // bytes of the oldest that were consumed
 	news        atomic.Bool
 }
 
-// A received is a receive with bytes that were not taken.
+// A received is a receive with unconsumed bytes.
 type received struct{ slot, n int }
 
 // A sendBuffer is a buffer of a wire and the posting of its bytes.
@@ -66,9 +66,9 @@ const (
 	wireBytes = 8 << 10
 	wireRecvs = 32
 	wireSends = 16
-	wireLeast = 4 // receives and sends, below which it is not worth it
+	wireLeast = 4 // with fewer sends or receives, a wire is not worth it
 
-	wirePair = 255 // what a credit frame calls its queue pair
+	wirePair = 255 // the wire's queue pair number in a credit frame
 )
 
 // newWire makes a queue pair with buffers, not connected.
@@ -96,14 +96,14 @@ func newWire(r *rail, s *Settings, sends, recvs int) (w *wire, err error) {
 	return w, nil
 }
 
-// close frees the buffers. The queue pair is gone.
+// close frees the buffers. The queue pair must be destroyed.
 func (w *wire) close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
 	if w.mr != 0 {
 		if err := w.mr.Close(); err != nil {
-			return err // the device may still know them
+			return err // the device may still use them
 		}
 		w.mr = 0
 	}
@@ -147,7 +147,7 @@ func (w *wire) Send(iov []sys.Iovec) (n int, err error) {
 	return n, nil
 }
 
-// take gets a buffer and a credit, or records that they are wanted.
+// take takes a buffer and a credit, or records that they are wanted.
 func (w *wire) take(wanted bool) *sendBuffer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -160,7 +160,7 @@ func (w *wire) take(wanted bool) *sendBuffer {
 	return nil
 }
 
-// post sends the first n bytes of a buffer, and the credits that are owed. With out held, so that
+// post sends the first n bytes of a buffer, and the owed credits. The caller holds out, so that
 // sends are in order.
 func (w *wire) post(b *sendBuffer, n uint64) {
 	wr := &b.wrs[0]
@@ -177,14 +177,14 @@ func (w *wire) post(b *sendBuffer, n uint64) {
 	w.pair.add(part{w.pair, &b.posting, 0, 1})
 }
 
-// sent takes a buffer back. A send that failed ends the connection elsewhere.
+// sent frees a buffer. If its send failed, the connection ends elsewhere.
 func (w *wire) sent(b *sendBuffer) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.free = append(w.free, b)
 }
 
-// arrived takes a receive.
+// arrived handles a completed receive.
 func (w *wire) arrived(wc *verbs.WC) error {
 	i := int(wc.ID &^ recvBit)
 	if !wc.HasImm || wc.Op != verbs.WCRecv || wc.Bytes > wireBytes || i >= len(w.came) {
@@ -204,7 +204,7 @@ func (w *wire) arrived(wc *verbs.WC) error {
 	return nil
 }
 
-// again posts a receive whose bytes were taken.
+// again posts a receive whose bytes were consumed.
 func (w *wire) again(slot int) error {
 	if err := w.pair.recvs.post(w.pair.qp, slot); err != nil {
 		return fmt.Errorf("post a receive to queue pair %d of %s: %w: %w", w.pair.num, w.pair.rail, err, fabric.ErrConnReset)
@@ -213,7 +213,7 @@ func (w *wire) again(slot int) error {
 	return nil
 }
 
-// Recv takes bytes that came; see conn.Wire.
+// Recv copies received bytes; see conn.Wire.
 func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 	w.in.Lock()
 	defer w.in.Unlock()
@@ -245,7 +245,7 @@ func (w *wire) Recv(iov []sys.Iovec) (n int, err error) {
 	return n, nil
 }
 
-// repay gives the peer credits back when no send takes them along.
+// repay returns credits to the peer if no send does.
 func (w *wire) repay() {
 	w.out.Lock()
 	defer w.out.Unlock()
@@ -256,7 +256,7 @@ func (w *wire) repay() {
 	}
 }
 
-// settle continues what completions, or a credit, have made possible.
+// settle continues what completions or credits have made possible.
 func (w *wire) settle() {
 	w.mu.Lock()
 	room := w.short && len(w.free) > 0 && w.pair.credits.Load() > 0

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 
-// Package nics finds the RDMA devices of this host, and says which can be used, for which memory,
-// and what stands in the way of the others.
+// Package nics finds the RDMA devices of this host. It reports which are usable, for which memory,
+// and why the others are not.
 //
-//   - Host is this host as libibverbs sees its devices, and Choice what the environment says of
-//     them. Unusable and Missing say why none can be used.
-//   - ChooseGID picks the address of a port.
+//   - Host lists the devices, as libibverbs reports them. Choice has the environment's settings for
+//     them. Unusable and Missing say why no device is usable.
+//   - ChooseGID selects the address of a port.
 //   - Look opens each device, and makes the Report for mori doctor.
 package nics

@@ -10,9 +10,9 @@ import (
 	"mori/native/verbs"
 )
 
-// ChooseGID picks the entry of a port's table that peers send to: the wanted index, or, if that is
-// negative, the first of the best kind. RoCE v2 is routed and so comes before v1; an IPv4 address
-// before a global IPv6 one before a link-local one, which ends at the next router.
+// ChooseGID selects the entry of a port's table that peers send to: the wanted index, or, if that
+// is negative, the first of the best kind. RoCE v2 is better than v1, because it is routed. IPv4 is
+// better than global IPv6, and that is better than link-local IPv6, which ends at the next router.
 func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 	if want >= 0 {
 		for _, g := range table {
@@ -35,7 +35,7 @@ func ChooseGID(table []verbs.GIDEntry, want int) (verbs.GIDEntry, error) {
 }
 
 // ChooseGIDLike is ChooseGID among the entries of the peer's address family, if there are any and
-// no index is wanted.
+// want is negative.
 func ChooseGIDLike(table []verbs.GIDEntry, want int, peer *[16]byte) (verbs.GIDEntry, error) {
 	if peer != nil && want < 0 {
 		is4 := func(gid [16]byte) bool { return netip.AddrFrom16(gid).Is4In6() }

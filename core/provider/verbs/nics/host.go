@@ -12,12 +12,12 @@ import (
 	"mori/native/verbs"
 )
 
-// Choice is what people set about which NICs are used, with this process's turn among those of
-// its host: without it, memory of the host would go by the same NIC in all of them.
+// Choice returns the user's settings for NICs, with this process's number among those of its host.
+// Without that number, all of them would use the same NIC for host memory.
 func Choice() (topology.Choice, error) {
 	choice, err := topology.Configured()
 	launch, ok, wrong := launcher.Find()
-	if wrong != nil || !ok { // package bootstrap reports a launcher that contradicts itself
+	if wrong != nil || !ok { // package bootstrap reports contradictory launchers
 		return choice, err
 	}
 	if choice.Turn = launch.LocalRank; choice.Turn < 0 {
@@ -26,8 +26,8 @@ func Choice() (topology.Choice, error) {
 	return choice, err
 }
 
-// Host is this host as the library sees its RDMA devices. The error is why the library shows
-// none; then it is as the kernel sees them.
+// Host returns this host with the RDMA devices that libibverbs reports. If it reports none, the
+// error says why, and the devices are those that the kernel reports.
 func Host() (*topology.Host, error) {
 	s := sight{host: topology.Scan(os.DirFS("/")), library: verbs.Load()}
 	if s.library == nil {
@@ -39,7 +39,7 @@ func Host() (*topology.Host, error) {
 	return s.host, s.library
 }
 
-// Missing says why no RDMA device of this host can be used, "" if one can be.
+// Missing returns why no RDMA device of this host is usable, or "" if one is.
 func Missing() string {
 	if err := Unusable(Host()); err != nil {
 		return fmt.Sprintf("rdma: %v; run mori doctor for details", err)
@@ -47,8 +47,8 @@ func Missing() string {
 	return ""
 }
 
-// Unusable returns why no RDMA device of a host can be used, nil if one can be. library is why
-// there is no libibverbs.
+// Unusable returns why no RDMA device of a host is usable, or nil if one is. library says why
+// libibverbs is not available.
 func Unusable(h *topology.Host, library error) error {
 	if len(h.RDMA) == 0 {
 		return errors.New("no active RDMA device on this host (/sys/class/infiniband is empty)")
@@ -56,8 +56,8 @@ func Unusable(h *topology.Host, library error) error {
 	if library != nil {
 		return fmt.Errorf("the RDMA devices of this host need libibverbs: %w", library)
 	}
-	choice, _ := Choice() // what is malformed is logged where devices are opened
-	choice.HostNIC = -1   // which memory it will be is not known yet
+	choice, _ := Choice() // malformed settings are logged where devices are opened
+	choice.HostNIC = -1   // the memory is not known yet
 	_, err := h.NICsFor(topology.OnNode(-1), 1, choice)
 	if errors.Is(err, topology.ErrNoNIC) {
 		return fmt.Errorf("no active RDMA device on this host: %w", err)

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memlock is how much memory this process may lock, which each registration does.
+// memlock is the limit on memory that this process may lock. Each registration locks memory.
 type memlock struct {
 	bytes uint64
-	free  bool // it may lock all there is, by a capability
+	free  bool // no limit, because of a capability
 	err   error
 }
 
@@ -26,7 +26,7 @@ func lockedMemory() memlock {
 	return memlock{bytes: r.Cur, free: err == nil && has[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0}
 }
 
-// enoughLocked is a limit that a KV cache may fit in.
+// enoughLocked is a limit that a KV cache may fit into.
 const enoughLocked = 64 << 30
 
 func (m memlock) check() Check {

@@ -17,8 +17,8 @@ import (
 	"mori/native/verbs"
 )
 
-// problems goes from what breaks all to what is only worse than it could be. A step that makes the
-// next ones pointless ends it.
+// problems returns the problems, from those that break everything to those that only reduce
+// performance. A step that makes the next ones pointless is the last.
 func (s *sight) problems(rails []topology.Rail, malformed, refused error) []Problem {
 	p := problems{}
 	for _, err := range []error{malformed, refused, gidSetting()} {
@@ -58,7 +58,7 @@ func gidSetting() error {
 	return err
 }
 
-// noDevice says what a host without RDMA devices could do to get some.
+// noDevice says how a host without RDMA devices could get some.
 func (s *sight) noDevice() problems {
 	var p problems
 	for _, driver := range s.netDrivers() {
@@ -72,7 +72,7 @@ func (s *sight) noDevice() problems {
 	return p
 }
 
-// netDrivers are the drivers of the network cards on the PCI bus.
+// netDrivers returns the drivers of the network cards on the PCI bus.
 func (s *sight) netDrivers() []string {
 	const bus = "sys/bus/pci/devices"
 	var drivers []string
@@ -91,13 +91,13 @@ func (s *sight) netDrivers() []string {
 	return drivers
 }
 
-// A deviceFile is in /dev/infiniband: programs reach an RDMA device by it.
+// A deviceFile is a file in /dev/infiniband, through which programs access an RDMA device.
 type deviceFile struct {
 	path string
 	err  error // why it cannot be read and written
 }
 
-// closedFiles are those that this process cannot use, by the names of their devices.
+// closedFiles returns those that this process cannot use, by device name.
 func (s *sight) closedFiles() map[string]deviceFile {
 	const class = "sys/class/infiniband_verbs"
 	closed := map[string]deviceFile{}
@@ -115,8 +115,8 @@ func (s *sight) closedFiles() map[string]deviceFile {
 	return closed
 }
 
-// deviceFiles says what keeps this process from all devices of the kernel. Who has some of them, as
-// a container may have, lacks nothing.
+// deviceFiles reports what keeps this process from accessing any of the kernel's devices. Access to
+// only some of them, as in a container, is not a problem.
 func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	var p problems
 	devices := s.inKernel()
@@ -144,8 +144,8 @@ func (s *sight) deviceFiles(files map[string]deviceFile) problems {
 	return p
 }
 
-// opened says which devices the library does not open, and which of the kernel's it does not know,
-// but for those whose file is closed: it does neither with them.
+// opened reports devices that the library cannot open, and kernel devices that it does not know. It
+// skips those with an inaccessible file, for which the library can do neither.
 func (s *sight) opened(closed map[string]deviceFile) problems {
 	var p problems
 	for _, d := range s.devices {
@@ -166,8 +166,8 @@ func (s *sight) opened(closed map[string]deviceFile) problems {
 	return p
 }
 
-// openRemedy is what helps when a device does not open. libibverbs says ENOENT, too, of a file that
-// it may not open.
+// openRemedy returns a remedy if a device does not open. libibverbs also reports ENOENT for a file
+// that it may not open.
 func openRemedy(err error) string {
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), errors.Is(err, syscall.ENOENT):
@@ -180,7 +180,7 @@ func openRemedy(err error) string {
 	return "ibv_devinfo -v has details"
 }
 
-// inKernel are the devices that the kernel shows.
+// inKernel returns the devices that the kernel reports.
 func (s *sight) inKernel() []string {
 	entries, _ := fs.ReadDir(s.root, "sys/class/infiniband")
 	var names []string
@@ -191,7 +191,7 @@ func (s *sight) inKernel() []string {
 }
 
 // ports returns the problems of ports that are down or have no good address, with remedies. A port
-// that is down is no problem while others are up.
+// that is down is not a problem while others are up.
 func (s *sight) ports(usable int) problems {
 	var p problems
 	for _, port := range s.host.RDMA {
@@ -224,7 +224,7 @@ func downRemedy(port topology.RDMA) string {
 	return fmt.Sprintf("ip link set %s up, and check its cable and the other end", port.NetDev)
 }
 
-// addressOf checks the address of a port that peers would get.
+// addressOf checks the address of a port that peers would use.
 func addressOf(nic string, p seenPort) problems {
 	var found problems
 	dev := cmp.Or(p.taken.NetDev, "its network interface")

@@ -10,8 +10,7 @@ import (
 	"mori/native/verbs"
 )
 
-// A Report lists what this host has for RDMA, what of it would be used for what, and what stands in
-// the way.
+// A Report lists this host's RDMA hardware and software, how mori would use it, and the problems.
 type Report struct {
 	Library   Check     `json:"library"` // libibverbs
 	Ports     []PortRow `json:"ports"`
@@ -23,9 +22,9 @@ type Report struct {
 	Problems  []Problem `json:"problems"`
 }
 
-// A PortRow is a port and what becomes of it.
+// A PortRow is a port and how mori would use it.
 type PortRow struct {
-	Index  *int    `json:"index"` // what MORI_IO_RDMA_NIC_IDX calls it, if it is used
+	Index  *int    `json:"index"` // its number in MORI_IO_RDMA_NIC_IDX, if it is used
 	NIC    string  `json:"nic"`
 	State  string  `json:"state"`
 	Link   string  `json:"link"`
@@ -34,7 +33,7 @@ type PortRow struct {
 	NetDev string  `json:"netdev"`
 	BusID  string  `json:"bus_id"`
 	NUMA   int     `json:"numa"`
-	GID    string  `json:"gid"` // the one that peers would get
+	GID    string  `json:"gid"` // the one that peers would use
 	Unused string  `json:"unused"`
 }
 
@@ -48,7 +47,7 @@ type GIDRow struct {
 	Taken  bool   `json:"taken"`
 }
 
-// Limits are those of a device that decide how transfers are cut.
+// Limits are the device limits that determine how transfers are split.
 type Limits struct {
 	Device   string `json:"device"`
 	Firmware string `json:"firmware"`
@@ -58,11 +57,11 @@ type Limits struct {
 	QPWR     int    `json:"qp_wr"`
 	SGE      int    `json:"sge"`
 	CQE      int    `json:"cqe"`
-	Reads    int    `json:"reads"` // under way at a queue pair
+	Reads    int    `json:"reads"` // pending at a queue pair
 	Atomics  string `json:"atomics"`
 }
 
-// A NearRow is a memory with the NICs that it would get, the first one for transfers over one.
+// A NearRow is a memory with its NICs; transfers over a single NIC use the first.
 type NearRow struct {
 	Memory    string           `json:"memory"`
 	Takes     string           `json:"takes"`
@@ -76,20 +75,20 @@ type NICAndDistance struct {
 	Distance topology.Distance `json:"distance"`
 }
 
-// A Check is a yes or no with its reason.
+// A Check is a boolean with its reason.
 type Check struct {
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason"`
 }
 
-// A Problem is what does not work or works worse than it could, and what to do.
+// A Problem is a failure or a reduced performance, with a remedy.
 type Problem struct {
 	What   string `json:"what"`
 	Remedy string `json:"remedy"`
 }
 
-// Look opens each RDMA device and closes it again. It makes nothing on any device. The ports of h
-// become what the library says of them.
+// Look opens each RDMA device and closes it again. It creates nothing on any device. It updates the
+// ports of h with the library's report.
 func Look(h *topology.Host) Report {
 	s := sight{host: h, root: os.DirFS("/"), library: verbs.Load(), access: mayUse, locked: lockedMemory()}
 	if s.library == nil {
@@ -98,7 +97,7 @@ func Look(h *topology.Host) Report {
 	return s.report()
 }
 
-// report puts the answers together. The host's ports become what the library says of them.
+// report combines the results. It updates the host's ports with the library's report.
 func (s *sight) report() Report {
 	v := Report{Library: Check{true, "libibverbs.so.1 is loaded"}, Ports: []PortRow{}, GIDs: []GIDRow{}, Devices: []Limits{}, Near: []NearRow{}}
 	if s.library != nil {
@@ -142,7 +141,7 @@ func (s *sight) portRows(rails []topology.Rail, unused []topology.Unused) []Port
 	return rows
 }
 
-// portRow fills in what only the library knows.
+// portRow adds what only the library knows.
 func (s *sight) portRow(p topology.RDMA) PortRow {
 	row := PortRow{NIC: p.Name(), State: p.State, Link: p.Link, Gbps: p.Gbps, NetDev: p.NetDev, BusID: p.BusID, NUMA: p.NUMA}
 	for _, d := range s.devices {
@@ -178,8 +177,8 @@ func gidRows(d seenDevice) []GIDRow {
 	return rows
 }
 
-// nearRows is the table of memories and NICs: one row for each GPU and each NUMA node. It is empty
-// where there is no NIC.
+// nearRows returns the table of memories and NICs: one row for each GPU and each NUMA node. It is
+// empty if there is no NIC.
 func nearRows(h *topology.Host, o topology.Choice) []NearRow {
 	rows := []NearRow{}
 	add := func(memory string, near topology.Place) {

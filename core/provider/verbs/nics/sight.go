@@ -11,7 +11,7 @@ import (
 	"mori/native/verbs"
 )
 
-// A seenDevice is what the library answered for a device.
+// A seenDevice is the library's report on a device.
 type seenDevice struct {
 	name  string
 	err   error // why it cannot be opened
@@ -25,11 +25,11 @@ type seenPort struct {
 	attr   verbs.PortAttr
 	gids   []verbs.GIDEntry
 	taken  verbs.GIDEntry
-	noGID  error // why none is taken
+	noGID  error // why no GID is chosen
 }
 
-// unreachable is why a port that is up has no address for peers. InfiniBand does without,
-// unless there are some and none is chosen.
+// unreachable returns why a port that is up has no address for peers. InfiniBand needs no GID,
+// unless the port has some and none was chosen.
 func (p *seenPort) unreachable() error {
 	if p.attr.State == verbs.PortActive && (p.attr.LinkLayer == verbs.LinkEthernet || len(p.gids) > 0) {
 		return p.noGID
@@ -37,11 +37,11 @@ func (p *seenPort) unreachable() error {
 	return nil
 }
 
-// sight is all that the report is made of.
+// sight is all the data for the report.
 type sight struct {
 	host    *topology.Host
 	root    fs.FS
-	library error // why it is not there
+	library error // why it is not available
 	devices []seenDevice
 	access  func(path string) error // whether a file may be read and written
 	locked  memlock
@@ -52,7 +52,7 @@ func lookAtDevices() ([]seenDevice, error) {
 	if err != nil {
 		return nil, err
 	}
-	want, _ := config.Int(config.IBGIDIndex, -1, 0, 1<<16) // report says that it is malformed
+	want, _ := config.Int(config.IBGIDIndex, -1, 0, 1<<16) // report reports malformed values
 	seen := make([]seenDevice, len(known))
 	for i, d := range known {
 		seen[i] = lookAt(d, want)
@@ -89,8 +89,8 @@ func lookAt(d verbs.Device, gid int) (seen seenDevice) {
 	return seen
 }
 
-// reported is what the library says of the ports, and of those that it does not open or know, what
-// sysfs does.
+// reported returns the library's report on the ports. For devices that it cannot open or does not
+// know, it returns what sysfs reports.
 func (s *sight) reported() []topology.RDMA {
 	var told []topology.RDMA
 	for _, d := range s.devices {
@@ -124,7 +124,7 @@ func (s *sight) reported() []topology.RDMA {
 	return told
 }
 
-// stateWord is a state as sysfs writes it.
+// stateWord returns a state as sysfs writes it.
 func stateWord(s verbs.PortState) string {
 	words := map[verbs.PortState]string{
 		verbs.PortDown: "DOWN", verbs.PortInit: "INIT", verbs.PortArmed: "ARMED", verbs.PortActive: "ACTIVE", verbs.PortActiveDefer: "ACTIVE_DEFER",
