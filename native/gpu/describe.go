@@ -5,19 +5,19 @@ package gpu
 // #include "gpu.h"
 import "C"
 
-// Abilities are what a device can do, as bits.
+// Abilities are a device's abilities, as bits.
 type Abilities uint32
 
 // The abilities.
 const (
 	HostAtomics Abilities = C.GPU_HAS_HOST_ATOMICS // atomics on host memory work over the link to it
-	VMM         Abilities = C.GPU_HAS_VMM          // addresses and memory are made apart and mapped
-	VMMFD       Abilities = C.GPU_HAS_VMM_FD       // such memory goes to other processes as a descriptor
-	Fabric      Abilities = C.GPU_HAS_FABRIC       // and to other hosts of one fabric as a handle
-	DMABuf      Abilities = C.GPU_HAS_DMABUF       // memory has a dma-buf, for NICs
-	RDMA        Abilities = C.GPU_HAS_RDMA         // NICs reach memory through a kernel module
-	VMMRDMA     Abilities = C.GPU_HAS_VMM_RDMA     // and that of VMM
-	Integrated  Abilities = C.GPU_HAS_INTEGRATED   // memory is the host's
+	VMM         Abilities = C.GPU_HAS_VMM          // addresses and memory are allocated separately, then mapped
+	VMMFD       Abilities = C.GPU_HAS_VMM_FD       // other processes can import such memory through a descriptor
+	Fabric      Abilities = C.GPU_HAS_FABRIC       // other hosts of the fabric can import it through a handle
+	DMABuf      Abilities = C.GPU_HAS_DMABUF       // memory can be exported as a dma-buf, for NICs
+	RDMA        Abilities = C.GPU_HAS_RDMA         // NICs access memory through a kernel module
+	VMMRDMA     Abilities = C.GPU_HAS_VMM_RDMA     // NICs access VMM memory, too
+	Integrated  Abilities = C.GPU_HAS_INTEGRATED   // device memory is host memory
 )
 
 // Info describes a device, as its driver does.
@@ -35,7 +35,7 @@ type Info struct {
 	Abilities         Abilities
 }
 
-// Describe enters no device.
+// Describe returns the device's properties. It does not enter a device.
 func (d Device) Describe() (Info, error) {
 	var c C.struct_gpu_info
 	if err := d.check(C.gpu_describe(d.Driver.api, d.id(), &c)); err != nil {
@@ -53,7 +53,7 @@ func (d Device) Describe() (Info, error) {
 	return in, nil
 }
 
-// A LinkKind is how two devices are joined.
+// A LinkKind is the kind of link between two devices.
 type LinkKind int
 
 // The kinds of links.
@@ -64,15 +64,15 @@ const (
 	XGMI   LinkKind = C.GPU_LINK_XGMI
 )
 
-// A Link is what one device can do to the memory of another.
+// A Link is how one device can access the memory of another.
 type Link struct {
 	Access, Atomics bool
-	Rank            int // the driver's: lower is faster
+	Rank            int // the driver's performance rank: lower is faster
 	Kind            LinkKind
-	Hops            int // 0 if not known
+	Hops            int // 0 if unknown
 }
 
-// Link is how d reaches peer. It enters no device.
+// Link returns how d accesses peer's memory. It does not enter a device.
 func (d Device) Link(peer int) (Link, error) {
 	var c C.struct_gpu_link
 	if err := d.check(C.gpu_link(d.Driver.api, d.id(), C.int(peer), &c)); err != nil {
@@ -81,13 +81,13 @@ func (d Device) Link(peer int) (Link, error) {
 	return Link{Access: c.access != 0, Atomics: c.atomics != 0, Rank: int(c.rank), Kind: LinkKind(c.kind), Hops: int(c.hops)}, nil
 }
 
-// EnablePeer lets kernels and copies of d reach the memory of peer that is allocated, before or
-// later. It may be repeated.
+// EnablePeer lets kernels and copies of d access peer's memory, including memory that is allocated
+// later. Repeated calls are allowed.
 func (d Device) EnablePeer(peer int) error {
 	return d.check(C.gpu_peer_enable(d.Driver.api, d.id(), C.int(peer)))
 }
 
-// MemInfo is the memory that is free, and all.
+// MemInfo returns the free and the total memory, in bytes.
 func (d Device) MemInfo() (free, total uint64, err error) {
 	var f, t C.uint64_t
 	err = d.check(C.gpu_mem_info(d.Driver.api, d.id(), &f, &t))

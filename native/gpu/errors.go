@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// The causes that callers branch on.
+// The errors that callers may need to distinguish.
 var (
 	ErrNotReady  = errors.New("the device has not finished")
 	ErrNoMemory  = errors.New("out of device memory")
@@ -19,7 +19,7 @@ var (
 	ErrDuplicate = errors.New("already done")
 )
 
-// causes are those of the codes that both vendors have, under one number (cuda.h CUDA_ERROR_*,
+// causes maps the error codes that have the same number at both vendors (cuda.h CUDA_ERROR_*,
 // hip_runtime_api.h hipError*).
 var causes = map[int]error{
 	1:   ErrInvalid,            // INVALID_VALUE
@@ -51,14 +51,14 @@ var causes = map[int]error{
 	801: errors.ErrUnsupported, // NOT_SUPPORTED
 }
 
-// An Error is what a driver answered.
+// An Error is a driver's error.
 type Error struct {
 	Vendor Vendor
-	Device int    // -1: the call was about none
+	Device int    // -1: the call was not about a device
 	Call   string // the vendor's name: "cuMemAlloc_v2"
 	Code   int
 	Name   string // the vendor's: "CUDA_ERROR_OUT_OF_MEMORY"
-	Text   string // the vendor's, and the compiler's log of a module
+	Text   string // the vendor's text, and the compiler's log for a module
 }
 
 func (e *Error) Error() string {
@@ -69,5 +69,5 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s on %s: %s (%d): %s", e.Call, where, e.Name, e.Code, e.Text)
 }
 
-// Unwrap is the cause, nil if nobody branches on it.
+// Unwrap returns the cause, or nil if callers need not distinguish it.
 func (e *Error) Unwrap() error { return causes[e.Code] }

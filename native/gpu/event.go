@@ -5,13 +5,13 @@ package gpu
 // #include "gpu.h"
 import "C"
 
-// An Event happens when a stream has done its work up to there. Handle is the vendor's.
+// An Event completes when a stream has finished the work before it. Handle is the vendor's.
 type Event struct {
 	Device Device
 	Handle uint64
 }
 
-// NewEvent makes an event. One without timing is cheaper.
+// NewEvent makes an event. An event without timing is cheaper.
 func (d Device) NewEvent(timing bool) (Event, error) {
 	var e C.uint64_t
 	t := C.int(0)
@@ -28,18 +28,18 @@ func (e Event) Destroy() error {
 	return e.Device.check(C.gpu_event_destroy(e.Device.Driver.api, e.Device.id(), C.uint64_t(e.Handle)))
 }
 
-// Record makes the event happen when the stream has done its work so far.
+// Record makes the event complete when the stream has finished its work so far.
 func (e Event) Record(s Stream) error {
 	return e.Device.check(C.gpu_event_record(e.Device.Driver.api, e.Device.id(), C.uint64_t(e.Handle), C.uint64_t(s.Handle)))
 }
 
-// Done reports whether the event has happened; one that was never recorded has.
+// Done reports whether the event has completed. An event that was never recorded has.
 func (e Event) Done() (bool, error) {
 	return e.Device.polled(C.gpu_event_query(e.Device.Driver.api, e.Device.id(), C.uint64_t(e.Handle)))
 }
 
-// Since is the time from an earlier event to this one, in milliseconds. Both have timing and have
-// happened.
+// Since returns the time from an earlier event to this one, in milliseconds. Both must have timing
+// and must have completed.
 func (e Event) Since(earlier Event) (float32, error) {
 	var ms C.float
 	err := e.Device.check(C.gpu_event_elapsed(e.Device.Driver.api, e.Device.id(), C.uint64_t(earlier.Handle), C.uint64_t(e.Handle), &ms))

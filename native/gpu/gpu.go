@@ -15,10 +15,10 @@ import (
 	"unsafe"
 )
 
-// A Vendor is the maker of a driver.
+// A Vendor is a GPU vendor.
 type Vendor int
 
-// The vendors, in the order in which they are asked.
+// The vendors, in the order in which they are tried.
 const (
 	CUDA Vendor = C.GPU_CUDA
 	HIP  Vendor = C.GPU_HIP
@@ -43,20 +43,20 @@ type Driver struct {
 	runtime int
 }
 
-// Vendor is whose driver it is.
+// Vendor returns the driver's vendor.
 func (d *Driver) Vendor() Vendor { return d.vendor }
 
-// Path is the file that was loaded.
+// Path returns the file that was loaded.
 func (d *Driver) Path() string { return d.path }
 
-// Version is the driver's: 13000 is CUDA 13.0, 70125424 is HIP 7.1.25424.
+// Version returns the driver's version: 13000 is CUDA 13.0, 70125424 is HIP 7.1.25424.
 func (d *Driver) Version() int { return d.version }
 
-// Runtime is the version of HIP's runtime library; CUDA has none below PyTorch's own, so it is that
-// of the driver.
+// Runtime returns the version of HIP's runtime library. For CUDA it returns the driver's version,
+// since PyTorch brings its own runtime.
 func (d *Driver) Runtime() int { return d.runtime }
 
-// Device names a device of the driver, which may not be there.
+// Device returns a device of the driver. It does not check that the device exists.
 func (d *Driver) Device(ordinal int) Device { return Device{d, ordinal} }
 
 // A Device is a device of a driver.
@@ -65,14 +65,14 @@ type Device struct {
 	Ordinal int
 }
 
-// conclusive has the answers of Open that stay.
+// conclusive caches the final results of Open.
 var conclusive struct {
 	sync.Mutex
 	drivers map[Vendor]*Driver
 	absent  map[Vendor]error
 }
 
-// Open loads the vendor's driver from where the system has it, once.
+// Open loads the vendor's driver from the system's library path, once.
 func Open(v Vendor) (*Driver, error) {
 	conclusive.Lock()
 	defer conclusive.Unlock()
@@ -98,8 +98,8 @@ func Open(v Vendor) (*Driver, error) {
 	return d, err
 }
 
-// OpenFile loads the vendor's driver from a file, and each time anew. Open is for everybody but
-// tests.
+// OpenFile loads the vendor's driver from a file, anew at each call. It is for tests; other code
+// uses Open.
 func OpenFile(v Vendor, path string) (*Driver, error) {
 	if v != CUDA && v != HIP {
 		return nil, fmt.Errorf("open the driver of %v: %w", v, errors.ErrUnsupported)
@@ -125,13 +125,13 @@ func OpenFile(v Vendor, path string) (*Driver, error) {
 	return d, nil
 }
 
-// A Symbol is a function that a driver's library should have.
+// A Symbol is a function of a driver's library.
 type Symbol struct {
 	Name   string
-	Needed bool // without it the driver is refused; without another, what needs it is
+	Needed bool // if missing, the driver is refused; without other symbols, only the calls that need them fail
 }
 
-// Symbols are those of the vendor's table.
+// Symbols returns the symbols of the vendor's table.
 func Symbols(v Vendor) []Symbol {
 	var all []Symbol
 	for i := C.size_t(0); ; i++ {
@@ -144,23 +144,23 @@ func Symbols(v Vendor) []Symbol {
 	}
 }
 
-// Current is what is current on the calling thread: a context's address on CUDA, 0 if there is
-// none; a device on HIP.
+// Current returns what is current on the calling thread: on CUDA the context's address, 0 if there
+// is none; on HIP the device.
 func (d *Driver) Current() (uint64, error) {
 	var current C.uint64_t
 	err := d.check(-1, C.gpu_current(d.api, &current))
 	return uint64(current), err
 }
 
-// CurrentDevice is the device that is current on the calling thread, -1 if none is: on CUDA, where
-// there is no context yet.
+// CurrentDevice returns the device that is current on the calling thread. It is -1 if there is
+// none: on CUDA, before a context exists.
 func (d *Driver) CurrentDevice() (int, error) {
 	var dev C.int
 	err := d.check(-1, C.gpu_current_device(d.api, &dev))
 	return int(dev), err
 }
 
-// Count is the number of devices.
+// Count returns the number of devices.
 func (d *Driver) Count() (int, error) {
 	var n C.int
 	err := d.check(-1, C.gpu_count(d.api, &n))
@@ -179,7 +179,7 @@ func (d *Driver) check(device int, rc C.struct_gpu_rc) error {
 func (d Device) check(rc C.struct_gpu_rc) error { return d.Driver.check(d.Ordinal, rc) }
 func (d Device) id() C.int                      { return C.int(d.Ordinal) }
 
-// made is the answer of a call that makes something.
+// made converts the result of a call that creates an object.
 func (d Device) made(handle C.uint64_t, rc C.struct_gpu_rc) (uint64, error) {
 	if err := d.check(rc); err != nil {
 		return 0, err

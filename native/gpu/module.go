@@ -25,8 +25,8 @@ type Function struct {
 	Handle uint64
 }
 
-// LoadModule loads PTX or a cubin (CUDA), or a code object (HIP). The log of a compiler that
-// refuses is part of the error's text.
+// LoadModule loads PTX or a cubin (CUDA), or a code object (HIP). If compilation fails, the error's
+// text contains the compiler's log.
 func (d Device) LoadModule(image []byte) (Module, error) {
 	terminated := make([]byte, len(image)+1) // PTX is a C string
 	copy(terminated, image)
@@ -43,12 +43,12 @@ func (d Device) LoadModule(image []byte) (Module, error) {
 	return Module{d, handle}, err
 }
 
-// Unload unloads the module. None of its kernels may run.
+// Unload unloads the module. None of its kernels may be running.
 func (m Module) Unload() error {
 	return m.Device.check(C.gpu_module_unload(m.Device.Driver.api, m.Device.id(), C.uint64_t(m.Handle)))
 }
 
-// Function finds a kernel.
+// Function returns a kernel by name.
 func (m Module) Function(name string) (Function, error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -58,7 +58,7 @@ func (m Module) Function(name string) (Function, error) {
 	return Function{m.Device, h}, err
 }
 
-// Global finds a variable.
+// Global returns a variable's address and size.
 func (m Module) Global(name string) (addr, n uint64, err error) {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))
@@ -67,7 +67,7 @@ func (m Module) Global(name string) (addr, n uint64, err error) {
 	return uint64(a), uint64(size), err
 }
 
-// Attributes of functions, under one number at both vendors (CU_FUNC_ATTRIBUTE_*,
+// Attributes of functions, with the same numbers at both vendors (CU_FUNC_ATTRIBUTE_*,
 // HIP_FUNC_ATTRIBUTE_*).
 const (
 	MaxThreads    = 0
@@ -77,14 +77,14 @@ const (
 	BinaryVersion = 6
 )
 
-// Attribute asks for an attribute of the kernel.
+// Attribute returns an attribute of the kernel.
 func (f Function) Attribute(attribute int) (int, error) {
 	var v C.int
 	err := f.Device.check(C.gpu_function_attribute(f.Device.Driver.api, f.Device.id(), C.uint64_t(f.Handle), C.int(attribute), &v))
 	return int(v), err
 }
 
-// SetShared lets launches of f ask for so much shared memory, up to Info.MaxShared.
+// SetShared lets launches of f use n bytes of dynamic shared memory, up to Info.MaxShared.
 func (f Function) SetShared(n int) error {
 	return f.Device.check(C.gpu_function_shared(f.Device.Driver.api, f.Device.id(), C.uint64_t(f.Handle), C.int(n)))
 }
@@ -92,14 +92,14 @@ func (f Function) SetShared(n int) error {
 // A Grid is the shape of a launch.
 type Grid struct {
 	Blocks, Threads [3]uint32
-	Shared          uint32 // bytes of each block, beside what the kernel has itself
+	Shared          uint32 // dynamic bytes of each block
 }
 
-// The struct of a launch is that of gpu.h.
+// A Grid has the size of gpu.h's struct for a launch.
 var _ [0]byte = [unsafe.Sizeof(Grid{}) - C.sizeof_struct_gpu_grid]byte{}
 
-// Launch launches f. The arguments lie in args as the kernel's parameters do; they are copied
-// before it returns.
+// Launch launches f. args contains the arguments, laid out as the kernel's parameters. Launch
+// copies them.
 func (f Function) Launch(g *Grid, s Stream, args []byte) error {
 	rc := C.gpu_launch(f.Device.Driver.api, f.Device.id(), C.uint64_t(f.Handle), (*C.struct_gpu_grid)(unsafe.Pointer(g)), C.uint64_t(s.Handle), unsafe.Pointer(unsafe.SliceData(args)), C.size_t(len(args)))
 	runtime.KeepAlive(g)

@@ -5,13 +5,13 @@ package gpu
 // #include "gpu.h"
 import "C"
 
-// A Stream does work of a device in order. Handle is the vendor's; 0 is the default stream.
+// A Stream executes work of a device in order. Handle is the vendor's; 0 is the default stream.
 type Stream struct {
 	Device Device
 	Handle uint64
 }
 
-// Priorities are those of streams: lower numbers go first.
+// Priorities returns the range of stream priorities: lower numbers run first.
 func (d Device) Priorities() (least, greatest int, err error) {
 	var l, g C.int
 	err = d.check(C.gpu_priorities(d.Driver.api, d.id(), &l, &g))
@@ -26,28 +26,28 @@ func (d Device) NewStream(priority int) (Stream, error) {
 	return Stream{d, h}, err
 }
 
-// Destroy destroys the stream, once it has done its work.
+// Destroy destroys the stream once it has finished its work.
 func (s Stream) Destroy() error {
 	return s.Device.check(C.gpu_stream_destroy(s.Device.Driver.api, s.Device.id(), C.uint64_t(s.Handle)))
 }
 
-// Copy copies n bytes between any two addresses that the device's driver knows, and host memory,
-// after the stream's earlier work.
+// Copy copies n bytes after the stream's earlier work. src and dst are addresses that the device's
+// driver knows, or host memory.
 func (s Stream) Copy(dst, src, n uint64) error {
 	return s.Device.check(C.gpu_copy(s.Device.Driver.api, s.Device.id(), C.uint64_t(dst), C.uint64_t(src), C.uint64_t(n), C.uint64_t(s.Handle)))
 }
 
-// CopyPeer copies between two devices, whether they reach each other or not.
+// CopyPeer copies between two devices, whether or not they can access each other's memory.
 func (s Stream) CopyPeer(dst uint64, dstDevice int, src uint64, srcDevice int, n uint64) error {
 	return s.Device.check(C.gpu_copy_peer(s.Device.Driver.api, s.Device.id(), C.uint64_t(dst), C.int(dstDevice), C.uint64_t(src), C.int(srcDevice), C.uint64_t(n), C.uint64_t(s.Handle)))
 }
 
-// Set fills n bytes.
+// Set sets n bytes to value.
 func (s Stream) Set(dst uint64, value byte, n uint64) error {
 	return s.Device.check(C.gpu_set(s.Device.Driver.api, s.Device.id(), C.uint64_t(dst), C.uint8_t(value), C.uint64_t(n), C.uint64_t(s.Handle)))
 }
 
-// polled is the answer of a query: waiting is not an error, and allocates none.
+// polled converts the result of a query. Pending work is not an error and allocates nothing.
 func (d Device) polled(rc C.struct_gpu_rc) (bool, error) {
 	if rc.code == C.GPU_NOT_READY {
 		return false, nil
@@ -55,7 +55,7 @@ func (d Device) polled(rc C.struct_gpu_rc) (bool, error) {
 	return rc.code == 0, d.check(rc)
 }
 
-// Done reports whether the stream has done all its work.
+// Done reports whether the stream has finished all its work.
 func (s Stream) Done() (bool, error) {
 	return s.Device.polled(C.gpu_stream_query(s.Device.Driver.api, s.Device.id(), C.uint64_t(s.Handle)))
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 
-// Package libfabric is the door to a libfabric that is loaded when it is first asked for, version
-// 1.17 or newer. Nothing links against it: [Load] opens libfabric.so.1 and takes six functions from
-// it, and everything else goes through the tables of its objects.
+// Package libfabric wraps libfabric, version 1.17 or newer, and loads it when it is first needed.
+// It does not link against it: [Load] opens libfabric.so.1 and looks up six functions. All other
+// calls use the tables of its objects.
 //
-// Its words are libfabric's own, flattened: objects are a [FID] each, addresses of C memory are
-// numbers, and the structs of ops, events and offers have fixed sizes, so that a batch crosses into
-// C in one call. It knows nothing of core/fabric.
+// Its terms are libfabric's. Every object is a [FID], and addresses of C memory are numbers. The
+// structs of ops, events and offers have fixed sizes, so that one call passes a batch to C. The
+// package does not depend on core/fabric.
 //
-// It is built with the tag ofi only, which needs the headers (libfabric-dev) and a C compiler.
-// Without it the package is empty.
+// It is built only with the tag ofi, which needs the headers (libfabric-dev) and a C compiler.
+// Without the tag the package is empty.
 package libfabric

@@ -19,15 +19,14 @@ import (
 	"unsafe"
 )
 
-// The structs of words.go are those of shim.h.
+// The structs of words.go have the sizes of those in shim.h.
 var (
 	_ [0]byte = [unsafe.Sizeof(Op{}) - C.sizeof_struct_lf_op]byte{}
 	_ [0]byte = [unsafe.Sizeof(Completion{}) - C.sizeof_struct_lf_completion]byte{}
 	_ [0]byte = [unsafe.Sizeof(Queue{}) - C.sizeof_struct_lf_queue]byte{}
 )
 
-// Load opens the library, once; the answer is conclusive and stays. The error wraps
-// errors.ErrUnsupported.
+// Load opens the library, once, and caches the result. The error wraps errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	if why := C.lf_load(); why != nil {
 		return fmt.Errorf("load libfabric: %s: %w", C.GoString(why), errors.ErrUnsupported)
@@ -38,13 +37,13 @@ var Load = sync.OnceValue(func() error {
 	return nil
 })
 
-// Version is that of the loaded library.
+// Version returns the version of the loaded library.
 func Version() (major, minor uint16) {
 	v := uint32(C.lf_version())
 	return uint16(v >> 16), uint16(v)
 }
 
-// errno makes an error of what the library answers: 0, or a negative number of fi_errno.h.
+// errno converts a result of the library: 0, or a negative number of fi_errno.h.
 func errno(rc C.int) error {
 	if rc == 0 {
 		return nil
@@ -52,13 +51,13 @@ func errno(rc C.int) error {
 	return syscall.Errno(-rc)
 }
 
-// ErrorText is the library's text for a number of fi_errno.h.
+// ErrorText returns the library's text for a number of fi_errno.h.
 func ErrorText(err int32) string { return C.GoString(C.lf_strerror(C.int(err))) }
 
-// An InfoList is an answer of GetInfo.
+// An InfoList is a result of GetInfo.
 type InfoList struct{ head FID }
 
-// GetInfo asks for offers. The list is the caller's to free.
+// GetInfo lists the library's offers. The caller frees the list.
 func GetInfo(h *Hints) (InfoList, error) {
 	var c C.struct_lf_hints
 	for _, s := range []struct {
@@ -77,7 +76,7 @@ func GetInfo(h *Hints) (InfoList, error) {
 	return InfoList{FID(list)}, err
 }
 
-// All are the infos of the list, best first. They live until Free.
+// All returns the infos of the list, best first. They are valid until Free.
 func (l InfoList) All() []FID {
 	var all []FID
 	for in := l.head; in != 0; in = FID(C.lf_next(C.uint64_t(in))) {
@@ -89,17 +88,17 @@ func (l InfoList) All() []FID {
 // Free frees the list.
 func (l InfoList) Free() { FreeInfo(l.head) }
 
-// FreeInfo frees an info and those behind it.
+// FreeInfo frees an info and those after it in its list.
 func FreeInfo(info FID) {
 	if info != 0 {
 		C.lf_freeinfo(C.uint64_t(info))
 	}
 }
 
-// Handle is the connection request that the info of a ConnReq is of.
+// Handle returns the connection request of a ConnReq event's info.
 func Handle(info FID) FID { return FID(C.lf_handle(C.uint64_t(info))) }
 
-// Describe is what info says.
+// Describe returns the contents of info.
 func Describe(info FID) Offer {
 	var c C.struct_lf_offer
 	C.lf_describe(C.uint64_t(info), &c)
@@ -115,12 +114,12 @@ func Describe(info FID) Offer {
 	}
 }
 
-// SetSrc gives info another source address.
+// SetSrc sets the source address of info.
 func SetSrc(info FID, addr []byte, format uint32) error {
 	return errno(C.lf_set_src(C.uint64_t(info), unsafe.Pointer(unsafe.SliceData(addr)), C.size_t(len(addr)), C.uint32_t(format)))
 }
 
-// text is the provider's words for a failure.
+// textBytes returns the provider's text for a failure.
 func (c *Completion) textBytes() []byte {
 	b := c.text[:]
 	if i := bytes.IndexByte(b, 0); i >= 0 {
@@ -129,5 +128,5 @@ func (c *Completion) textBytes() []byte {
 	return b
 }
 
-// Text is the provider's words for a failure.
+// Text returns the provider's text for a failure.
 func (c *Completion) Text() string { return string(c.textBytes()) }

@@ -9,7 +9,7 @@ import "C"
 
 import "unsafe"
 
-// made is the answer of a call that makes an object.
+// made converts the result of a call that creates an object.
 func made(fid C.uint64_t, rc C.int) (FID, error) {
 	if err := errno(rc); err != nil {
 		return 0, err
@@ -76,7 +76,7 @@ func Register(domain FID, addr, n, access, key uint64) (FID, error) {
 // Close is fi_close.
 func (f FID) Close() error { return errno(C.lf_close(C.uint64_t(f))) }
 
-// Bind is fi_ep_bind, fi_pep_bind and their like.
+// Bind is fi_ep_bind, fi_pep_bind and similar calls.
 func (f FID) Bind(to FID, flags uint64) error {
 	return errno(C.lf_bind(C.uint64_t(f), C.uint64_t(to), C.uint64_t(flags)))
 }
@@ -100,7 +100,7 @@ func (f FID) Name() ([]byte, error) {
 	return buf[:min(int(n), len(buf))], nil
 }
 
-// MaxPrivate is the private data that connecting may carry.
+// MaxPrivate returns the most bytes of private data for connecting.
 func (f FID) MaxPrivate() (int, error) {
 	var n C.size_t
 	err := errno(C.lf_cm_data_size(C.uint64_t(f), &n))
@@ -115,7 +115,7 @@ func (f FID) Reject(handle FID, private []byte) error {
 	return errno(C.lf_reject(C.uint64_t(f), C.uint64_t(handle), pointer(private), C.size_t(len(private))))
 }
 
-// Connect is fi_connect. addr is a whole address of the endpoint's format.
+// Connect is fi_connect. addr is a complete address in the endpoint's format.
 func (f FID) Connect(addr, private []byte) error {
 	return errno(C.lf_connect(C.uint64_t(f), pointer(addr), pointer(private), C.size_t(len(private))))
 }
@@ -128,8 +128,7 @@ func (f FID) Accept(private []byte) error {
 // Shutdown is fi_shutdown.
 func (f FID) Shutdown() error { return errno(C.lf_shutdown(C.uint64_t(f))) }
 
-// Cancel is fi_cancel of the op whose memory is at ctx. It finds what is there to cancel, or
-// nothing.
+// Cancel is fi_cancel of the op whose context is at ctx. It does nothing if the op has ended.
 func (f FID) Cancel(ctx uint64) { C.lf_cancel(C.uint64_t(f), C.uint64_t(ctx)) }
 
 // Insert is fi_av_insert of one address.
@@ -144,7 +143,8 @@ func (f FID) Remove(peer uint64) error {
 	return errno(C.lf_av_remove(C.uint64_t(f), C.uint64_t(peer)))
 }
 
-// QueryAtomic is fi_query_atomic of a domain: how many elements, of how many bytes each.
+// QueryAtomic is fi_query_atomic of a domain. It returns the number of elements and the bytes of
+// each.
 func (f FID) QueryAtomic(dataType, op uint32, flags uint64) (count, size uint64, err error) {
 	var n, s C.uint64_t
 	err = errno(C.lf_query_atomic(C.uint64_t(f), C.uint32_t(dataType), C.uint32_t(op), C.uint64_t(flags), &n, &s))
@@ -172,25 +172,26 @@ func (r *EventReader) Read() (ev Event, ok bool) {
 		Data: C.GoBytes(unsafe.Pointer(&c.data[0]), C.int(c.len))}, true
 }
 
-// Post posts ops in order, says how many, and answers why the next was not taken.
+// Post posts ops in order. It returns their number, and why the next one was not accepted.
 func (f FID) Post(ops []Op) (n int, err error) {
 	took := C.lf_post(C.uint64_t(f), (*C.struct_lf_op)(unsafe.Pointer(unsafe.SliceData(ops))), C.int(len(ops)))
 	return int(took.n), errno(-took.err)
 }
 
-// Poll makes queues progress, beginning with number turn, and reads what completed into out. next
-// is the turn of the next call.
+// Poll makes queues progress, beginning with number turn, and reads completions into out. next is
+// the turn for the next call.
 func Poll(queues []Queue, out []Completion, turn int) (n, next int) {
 	got := C.lf_poll((*C.struct_lf_queue)(unsafe.Pointer(unsafe.SliceData(queues))), C.int(len(queues)),
 		(*C.struct_lf_completion)(unsafe.Pointer(unsafe.SliceData(out))), C.int(len(out)), C.int(turn))
 	return int(got.n), int(got.next)
 }
 
-// Idle sleeps for so many microseconds, or until fd is readable.
+// Idle sleeps for this many microseconds, or until fd is readable.
 func Idle(fd, microseconds int) { C.lf_idle(C.int(fd), C.int(microseconds)) }
 
-// Memory is zeroed C memory for n things of size bytes, 0 if there is none. Free gives it back.
+// Memory allocates zeroed C memory for n elements of size bytes, and returns 0 if that fails. Free
+// frees it.
 func Memory(n, size int) uint64 { return uint64(C.lf_memory(C.size_t(n), C.size_t(size))) }
 
-// Free frees what Memory gave.
+// Free frees memory of Memory.
 func Free(p uint64) { C.lf_free(C.uint64_t(p)) }

@@ -50,7 +50,7 @@ const (
 	Context  uint64 = C.FI_CONTEXT
 	Context2 uint64 = C.FI_CONTEXT2
 
-	// NoPeer is the address of nobody.
+	// NoPeer is the address of no peer.
 	NoPeer = ^uint64(0)
 )
 
@@ -86,19 +86,19 @@ const (
 	Min  = C.FI_MIN
 )
 
-// MaxIOV bounds the segments on either side of an Op, whatever a provider takes.
+// MaxIOV bounds the segments on either side of an Op, whatever the provider's limit.
 const MaxIOV = C.LF_IOV
 
-// ContextSize is the memory that an op under way needs at Op.Ctx.
+// ContextSize is the size of the memory at Op.Ctx, which a pending op needs.
 const ContextSize = C.sizeof_struct_fi_context2
 
-// A FID is an object of the library, or an info. Zero is none.
+// A FID is an object of the library, or an info. Zero is no object.
 type FID uint64
 
-// A Seg is a run of memory; of an atomic op, Len counts elements.
+// A Seg is a range of memory. In an atomic op, Len counts elements.
 type Seg struct{ Addr, Len, Desc uint64 }
 
-// An Op is one data transfer; of Segs and RSegs the first NSeg and NRSeg count.
+// An Op is one data transfer. It uses the first NSeg of Segs and NRSeg of RSegs.
 type Op struct {
 	Ctx, Flags, Peer, Data, Key uint64
 	Kind                        uint32
@@ -116,13 +116,13 @@ type Completion struct {
 	text                        [C.LF_TEXT]byte
 }
 
-// A Queue is a completion queue to poll, under a word of the caller's.
+// A Queue is a completion queue to poll, with a number that the caller chooses.
 type Queue struct {
 	CQ    FID
 	Owner uint64
 }
 
-// Hints choose among the offers of GetInfo. Empty fields choose nothing.
+// Hints select among the offers of GetInfo. Empty fields are wildcards.
 type Hints struct {
 	Provider, Fabric, Domain string
 	Source                   string // our own address
@@ -131,7 +131,7 @@ type Hints struct {
 	EPType, MRMode           uint32
 }
 
-// An Offer is what an info says, flat.
+// An Offer is the contents of an info, flattened.
 type Offer struct {
 	Provider, Fabric, Domain                    string
 	Caps, Mode, TxOrder, RxOrder                uint64
@@ -142,11 +142,11 @@ type Offer struct {
 	Src, Dest                                   []byte
 }
 
-// An Event is an entry of an event queue. Of a ConnReq, Info is the reader's to free, and FID the
+// An Event is an entry of an event queue. In a ConnReq, the reader must free Info, and FID is the
 // listener.
 type Event struct {
 	FID, Info FID
 	Kind      uint32
-	Err       int32 // not 0: a connection failed, or was not made
+	Err       int32 // not 0: a connection failed
 	Data      []byte
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 
-// Package mlx5 is the DevX door of libmlx5 (mlx5dv.h): commands to a ConnectX NIC's firmware,
-// memory that it knows, and its doorbells. Load opens the library when it is first called; where it
-// is missing the error names it and wraps errors.ErrUnsupported. The package is compiled without
+// Package mlx5 wraps the DevX interface of libmlx5 (mlx5dv.h): commands to a ConnectX NIC's
+// firmware, registered memory, and doorbells. Load opens the library at the first call. If it is
+// missing, the error names it and wraps errors.ErrUnsupported. Building the package does not need
 // the library's headers: abi.h declares what it uses.
 //
 //	if err := mlx5.Load(); err != nil { ... }
 //	c, err := mlx5.Open("mlx5_0")
 //	err = c.General(in, out)
 //
-// Calls answer with an error that wraps the system's errno. Where the firmware refused a command,
-// its answer is in out and the errno is EREMOTEIO. Handles are plain numbers: who made one closes
-// it, once, and closes a Context last. core/gpunic/mlx5/dv makes a mlx5.Cmd of this.
+// Errors wrap the system's errno. If the firmware refused a command, its reply is in out and the
+// errno is EREMOTEIO. Handles are numbers. The caller closes each handle once, and a Context last.
+// core/gpunic/mlx5/dv implements mlx5.Cmd with this package.
 package mlx5

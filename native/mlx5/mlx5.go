@@ -18,8 +18,7 @@ import (
 	"mori/native/verbs"
 )
 
-// Load opens the libraries, once; the answer is conclusive and stays. The error wraps
-// errors.ErrUnsupported.
+// Load opens the libraries, once, and caches the result. The error wraps errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	var why [C.MX_WHY]C.char
 	if C.mx_load(&why[0], C.size_t(len(why))) != 0 {
@@ -31,8 +30,8 @@ var Load = sync.OnceValue(func() error {
 // Handles.
 type (
 	Context uint64 // an open NIC
-	Object  uint64 // what a command made
-	Umem    uint64 // memory that the NIC knows
+	Object  uint64 // an object that a command created
+	Umem    uint64 // registered memory
 	UAR     uint64 // a page of doorbells
 )
 
@@ -45,8 +44,8 @@ func check(rc C.int, act string, args ...any) error {
 
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// Open opens a NIC by its name in libibverbs, with the right to give commands. The error wraps
-// ENODEV if there is no such device, and names the mlx5 devices that there are.
+// Open opens a NIC by its libibverbs name, with the right to issue commands. If the device does not
+// exist, the error wraps ENODEV and lists the mlx5 devices.
 func Open(name string) (Context, error) {
 	if err := Load(); err != nil {
 		return 0, err
@@ -72,35 +71,35 @@ func Open(name string) (Context, error) {
 // Close closes the NIC.
 func (c Context) Close() error { return check(C.mx_close(C.uint64_t(c)), "close the NIC") }
 
-// General carries out a command that is about no object of this process.
+// General executes a command that is not about an object of this process.
 func (c Context) General(in, out []byte) error {
 	return check(C.mx_general(C.uint64_t(c), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "command")
 }
 
-// Create carries out a command that makes an object.
+// Create executes a command that creates an object.
 func (c Context) Create(in, out []byte) (Object, error) {
 	var o C.uint64_t
 	err := check(C.mx_create(C.uint64_t(c), at(in), C.size_t(len(in)), at(out), C.size_t(len(out)), &o), "make an object")
 	return Object(o), err
 }
 
-// Modify carries out a command that changes the object.
+// Modify executes a command that changes the object.
 func (o Object) Modify(in, out []byte) error {
 	return check(C.mx_modify(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "change an object")
 }
 
-// Query carries out a command that asks about the object.
+// Query executes a command that queries the object.
 func (o Object) Query(in, out []byte) error {
 	return check(C.mx_query(C.uint64_t(o), at(in), C.size_t(len(in)), at(out), C.size_t(len(out))), "query an object")
 }
 
-// Destroy ends the object, also if it fails.
+// Destroy destroys the object. The handle is invalid afterwards, also if Destroy fails.
 func (o Object) Destroy() error { return check(C.mx_destroy(C.uint64_t(o)), "destroy an object") }
 
 // access are the rights that the NIC has to registered memory.
 const access = C.uint32_t(verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic)
 
-// Register makes memory known to the NIC, under a number that commands carry.
+// Register registers memory with the NIC and returns its number for commands.
 func (c Context) Register(addr, bytes uint64) (u Umem, id uint32, err error) {
 	var handle C.uint64_t
 	var number C.uint32_t
@@ -108,11 +107,11 @@ func (c Context) Register(addr, bytes uint64) (u Umem, id uint32, err error) {
 	return Umem(handle), uint32(number), err
 }
 
-// Close has the NIC forget the memory.
+// Close deregisters the memory.
 func (u Umem) Close() error { return check(C.mx_umem_free(C.uint64_t(u)), "deregister memory") }
 
-// NewUAR maps a page of doorbells and returns the address of the one to ring, and the page's
-// number, which commands carry.
+// NewUAR maps a page of doorbells. It returns the address of the register, and the page's number
+// for commands.
 func (c Context) NewUAR() (u UAR, register uint64, page uint32, err error) {
 	var handle, reg C.uint64_t
 	var number C.uint32_t
@@ -123,7 +122,7 @@ func (c Context) NewUAR() (u UAR, register uint64, page uint32, err error) {
 // Close unmaps the page.
 func (u UAR) Close() { C.mx_uar_free(C.uint64_t(u)) }
 
-// EQN is the number of the first event queue.
+// EQN returns the number of the first event queue.
 func (c Context) EQN() (uint32, error) {
 	var n C.uint32_t
 	err := check(C.mx_eqn(C.uint64_t(c), &n), "query an event queue")

@@ -8,16 +8,16 @@ import (
 	"mori/native/abi"
 )
 
-// Args are what a kernel is handed.
+// Args are the arguments of a kernel.
 type Args interface {
-	// Kernel is the name of the function.
+	// Kernel returns the name of the function.
 	Kernel() string
-	// Append appends the one argument, as the kernel reads it.
+	// Append appends the single argument, as the kernel reads it.
 	Append(b []byte) []byte
 }
 
-// Interchange fills memory with a value, writes it to the peer's and waits for the completion, so
-// often. The blocks of the grid share the bytes out, each at most 1 GiB.
+// Interchange fills memory with a value, writes it to the peer's memory and waits for the
+// completion, Rounds times. The blocks of the grid split the bytes, each at most 1 GiB.
 type Interchange struct {
 	Queue   uint64 // address of the view
 	Outcome uint64 // address; Run has its own
@@ -30,7 +30,7 @@ type Interchange struct {
 	Rank    uint32
 }
 
-// Verify counts the bytes that are not the value.
+// Verify counts the bytes that differ from the value.
 type Verify struct {
 	Memory  uint64 // address
 	Outcome uint64
@@ -38,8 +38,8 @@ type Verify struct {
 	Value   uint8
 }
 
-// PingPong is one of two sides, a block each, that hand each other a payload and a flag. Flags, of
-// 8 bytes at the offset Flag of Mine and Inbox, begin as 0.
+// PingPong is one of two sides, one block each, that exchange a payload and a flag. The 8-byte
+// flags at the offset Flag of Mine and Inbox start at 0.
 type PingPong struct {
 	Queue   uint64
 	Outcome uint64
@@ -51,10 +51,10 @@ type PingPong struct {
 	Bytes   uint64 // of the payload
 	Rounds  uint64
 	Begins  bool // true on one of the sides
-	Atomic  bool // the flag is added to, so that it follows its payload on every network; else it is written
+	Atomic  bool // atomic add to the flag, so that it follows its payload on every network; else a plain write
 }
 
-// Post posts a list of work, shared out over the grid, and waits for all of it.
+// Post posts a list of work, split over the grid, and waits for all of it.
 type Post struct {
 	Queue   uint64
 	Outcome uint64
@@ -62,7 +62,7 @@ type Post struct {
 	Work    uint64 // address of Count abi.NICWork
 	Count   uint64
 	Posters abi.NICPosters
-	Window  uint32 // pieces of a poster that are pending at most; 0: as many as the ring has room for
+	Window  uint32 // most pending pieces of a poster; 0: as many as the ring has room for
 }
 
 func (Interchange) Kernel() string { return "mori_nic_interchange" }

@@ -10,19 +10,19 @@ import (
 )
 
 var (
-	// ErrGrid is a grid that kernels cannot run on.
+	// ErrGrid reports a grid that kernels cannot run on.
 	ErrGrid = errors.New("invalid grid")
-	// ErrStalled is a queue whose poster waited longer than its limit for room or for its turn.
+	// ErrStalled reports a queue whose poster waited longer than its limit for room or for its turn.
 	ErrStalled = errors.New("the queue is stalled")
-	// ErrTimedOut is work that was not done within the limit.
+	// ErrTimedOut reports work that did not complete within the limit.
 	ErrTimedOut = errors.New("the work did not complete in time")
-	// ErrRefused is work that no entry of the queue can express.
+	// ErrRefused reports work that no entry of the queue can express.
 	ErrRefused = errors.New("no entry can express the work")
-	// ErrCompletion is an error that the NIC reported in a completion.
+	// ErrCompletion reports an error in a completion of the NIC.
 	ErrCompletion = errors.New("the NIC completed work with an error")
 )
 
-// StatusErr says what a queue's status means; nil for abi.NICOK.
+// StatusErr returns the error of a queue's status, or nil for abi.NICOK.
 func StatusErr(status uint64) error {
 	switch {
 	case status == abi.NICOK:

@@ -8,10 +8,10 @@ import (
 	"mori/native/abi"
 )
 
-// An Outcome is what a kernel reports: sums over all its blocks.
+// An Outcome is a kernel's result: sums over all its blocks.
 type Outcome struct{ abi.NICOutcome }
 
-// Err is why the kernel did not do all it should; nil if it did. It does not look at Wrong.
+// Err returns why the kernel did not finish its work, or nil. It ignores Wrong.
 func (o *Outcome) Err() error {
 	err := StatusErr(o.Status)
 	if r := o.Report; err != nil && r.Ready != 0 {

@@ -13,18 +13,18 @@ import (
 	"unsafe"
 )
 
-// A Grid is so many blocks of so many threads, in warps of Lanes.
+// A Grid has Blocks blocks of Threads threads, in warps of Lanes.
 type Grid struct{ Blocks, Threads uint32 }
 
-// WarpThreads is the size of a warp on the CPU, and MostThreads how many threads Run starts at
-// most: each is one of the system's.
+// WarpThreads is the size of a warp on the CPU. MostThreads is the most threads that Run starts;
+// each is a system thread.
 const (
 	WarpThreads = 4
 	MostThreads = 256
 )
 
-// Run runs a kernel on threads of this process and returns when all have ended. The error is of the
-// call; what came of the work is in the outcome.
+// Run runs a kernel on threads of this process and returns when all have ended. The error is about
+// the call; the outcome says how the work ended.
 func Run(g Grid, a Args) (Outcome, error) {
 	if g.Blocks < 1 || g.Threads < 1 || g.Threads%WarpThreads != 0 || g.Threads > MostThreads || g.Blocks > MostThreads/g.Threads {
 		return Outcome{}, fmt.Errorf("run %s on %d blocks of %d threads, want warps of %d and %d threads at most: %w",

@@ -13,7 +13,7 @@ import (
 	"mori/native/abi"
 )
 
-// A Grid is so many blocks of so many threads, whole warps of four.
+// A Grid has Blocks blocks of Threads threads, in whole warps of four.
 type Grid struct{ Blocks, Threads uint32 }
 
 func number(yes bool) C.uint32_t {
@@ -23,36 +23,37 @@ func number(yes bool) C.uint32_t {
 	return 0
 }
 
-// Put runs mori_proxy_put: count puts of so many bytes each, waited for one by one if each, else
-// all at the end.
+// Put runs mori_proxy_put: count puts of bytes bytes each. With each, it waits after every put,
+// else once at the end.
 func Put(g Grid, queue uint64, pe uint32, each bool, local, bytes, count uint64) (out abi.ProxyPutOutcome) {
 	C.mori_proxy_run_put(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), number(each), C.uint64_t(local),
 		C.uint64_t(bytes), C.uint64_t(count), unsafe.Pointer(&out))
 	return out
 }
 
-// Store runs mori_proxy_store, the same by stores to memory at there. bytes are a multiple of 8.
+// Store runs mori_proxy_store, which does the same with stores to memory at there. bytes must be a
+// multiple of 8.
 func Store(g Grid, there uint64, each bool, local, bytes, count uint64) (out abi.ProxyPutOutcome) {
 	C.mori_proxy_run_store(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(there), number(each), C.uint64_t(local), C.uint64_t(bytes),
 		C.uint64_t(count), unsafe.Pointer(&out))
 	return out
 }
 
-// Add runs mori_proxy_add: count fetching adds of one to a word, each of whose old values is
-// counted in seen[old].
+// Add runs mori_proxy_add: count fetching adds of one to a word. It counts each previous value in
+// seen[old].
 func Add(g Grid, queue uint64, pe, region uint32, offset uint64, seen []uint32) (out abi.ProxyPutOutcome) {
 	C.mori_proxy_run_add(C.uint32_t(g.Blocks), C.uint32_t(g.Threads), C.uint64_t(queue), C.uint32_t(pe), C.uint32_t(region), C.uint64_t(offset),
 		C.uint64_t(len(seen)), (*C.uint32_t)(&seen[0]), unsafe.Pointer(&out))
 	return out
 }
 
-// Send runs mori_proxy_interchange_send on a block of so many threads, Receive its counterpart. The
-// outcome that the side names is not used.
+// Send runs mori_proxy_interchange_send on a block of this many threads. Receive is its
+// counterpart. The outcome address in s is not used.
 func Send(threads uint32, s abi.ProxyInterchangeSide) abi.ProxyInterchangeOutcome {
 	return interchange(threads, 1, s)
 }
 
-// Receive waits for what Send sends, and verifies every byte.
+// Receive waits for the data of Send, and verifies every byte.
 func Receive(threads uint32, s abi.ProxyInterchangeSide) abi.ProxyInterchangeOutcome {
 	return interchange(threads, 0, s)
 }

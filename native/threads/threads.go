@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 
-// Package threads finds out how many threads the system still gives to this process.
+// Package threads measures how many more threads the system allows this process.
 package threads
 
 // #include "threads.h"
@@ -8,12 +8,12 @@ import "C"
 
 import "syscall"
 
-// Probe starts threads that do nothing, up to wanted at once, and ends them. It returns how many
-// the system gave, and with what error it refused the next one, nil if it gave all.
+// Probe starts up to wanted idle threads at once, and ends them. It returns how many the system
+// allowed, and the error for the next one, or nil if it allowed all.
 //
-// Limits on threads are many: RLIMIT_NPROC for the user, unless it has a capability, pids.max of
-// the cgroup and of each above it, kernel.threads-max. Some of them cannot be read in a container.
-// Probe asks for their sum.
+// Several limits apply: RLIMIT_NPROC for the user, unless it has a capability, pids.max of the
+// cgroup and its parents, and kernel.threads-max. A container cannot read all of them. Probe
+// measures their combined effect.
 func Probe(wanted int) (got int, err error) {
 	var cause C.int
 	got = int(C.mori_threads_probe(C.int(wanted), &cause))

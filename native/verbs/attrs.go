@@ -2,10 +2,10 @@
 
 package verbs
 
-// A Transport is what a device speaks.
+// A Transport is the transport protocol of a device.
 type Transport int8
 
-// Transports. RoCE is TransportIB; EFA and other vendors' own ones are TransportUnspecified.
+// Transports. RoCE is TransportIB; EFA and other vendor-specific ones are TransportUnspecified.
 const (
 	TransportUnknown Transport = iota - 1
 	TransportIB
@@ -22,7 +22,7 @@ func (t Transport) String() string {
 	return text([]string{"IB", "iWARP", "usNIC", "usNIC UDP", "unspecified"}, int(t), "transport")
 }
 
-// A NodeType is what a device is in its fabric.
+// A NodeType is the role of a device in its fabric.
 type NodeType int8
 
 // Types of nodes.
@@ -45,7 +45,7 @@ func (n NodeType) String() string {
 	return text([]string{"", "CA", "switch", "router", "RNIC", "usNIC", "usNIC UDP", "unspecified"}, int(n), "node type")
 }
 
-// A Device is one that the library knows.
+// A Device is a device that the library knows.
 type Device struct {
 	Name      string
 	GUID      uint64
@@ -53,14 +53,14 @@ type Device struct {
 	Transport Transport
 }
 
-// AtomicCap is what the atomics of a device are atomic to.
+// AtomicCap says what a device's atomics are atomic with respect to.
 type AtomicCap uint8
 
 // Kinds of atomicity.
 const (
 	AtomicNone   AtomicCap = iota
-	AtomicHCA              // to others of the same device
-	AtomicGlobal           // to the CPU too
+	AtomicHCA              // other atomics of the same device
+	AtomicGlobal           // the CPU, too
 )
 
 func (a AtomicCap) String() string {
@@ -76,10 +76,10 @@ type DeviceAttr struct {
 	MaxQP, MaxQPWR                 int
 	MaxSGE, MaxSGERead             int
 	MaxCQ, MaxCQE, MaxMR, MaxPD    int
-	MaxQPRdAtom, MaxQPInitRdAtom   int // reads and atomics under way at a queue pair as their target, and as who asks
+	MaxQPRdAtom, MaxQPInitRdAtom   int // pending reads and atomics of a queue pair, as target and as initiator
 	MaxSRQ, MaxSRQWR, MaxAH, MaxMW int
 	AtomicCap                      AtomicCap
-	Ports                          int // they are numbered from 1
+	Ports                          int // numbered from 1
 }
 
 // A PortState is the logical state of a port.
@@ -106,7 +106,7 @@ func (s PhysState) String() string {
 	return text([]string{"", "sleep", "polling", "disabled", "training", "link up", "recovering", "testing"}, int(s), "state")
 }
 
-// A LinkLayer is what is below a port.
+// A LinkLayer is the link layer of a port.
 type LinkLayer uint8
 
 // Link layers.
@@ -120,7 +120,7 @@ func (l LinkLayer) String() string {
 	return text([]string{"unspecified", "InfiniBand", "Ethernet"}, int(l), "link layer")
 }
 
-// PortAttr is a port at the time of the call.
+// PortAttr is the state of a port at the time of the call.
 type PortAttr struct {
 	State       PortState
 	PhysState   PhysState
@@ -133,7 +133,7 @@ type PortAttr struct {
 	GRHRequired bool
 }
 
-// A GIDType is what a GID is for.
+// A GIDType is the type of a GID.
 type GIDType uint8
 
 // Types of GIDs.
@@ -147,10 +147,10 @@ func (g GIDType) String() string {
 	return text([]string{"IB", "RoCE v1", "RoCE v2"}, int(g), "GID type")
 }
 
-// A GIDEntry is one of a port's table of addresses.
+// A GIDEntry is an entry of a port's address table.
 type GIDEntry struct {
 	Index  int
 	GID    [16]byte // as an IPv6 address; an IPv4 one is ::ffff:a.b.c.d
 	Type   GIDType
-	NetDev string // the network interface, empty without one
+	NetDev string // the network interface, or empty
 }

@@ -14,13 +14,13 @@ import (
 	"syscall"
 )
 
-// Name is the device's.
+// Name returns the device's name.
 func (c Context) Name() string {
 	name, _ := c.path()
 	return name
 }
 
-// path is the device's folder in sysfs.
+// path returns the device's name and its folder in sysfs.
 func (c Context) path() (name, path string) {
 	var n [C.VB_NAME]C.char
 	var p [C.VB_PATH]C.char
@@ -28,7 +28,7 @@ func (c Context) path() (name, path string) {
 	return C.GoString(&n[0]), C.GoString(&p[0])
 }
 
-// Query asks for the limits of the device.
+// Query returns the limits of the device.
 func (c Context) Query() (DeviceAttr, error) {
 	var a C.struct_vb_device_attr
 	if err := check(C.vb_query_device(c.c(), &a), "query device %s", c.Name()); err != nil {
@@ -46,7 +46,7 @@ func (c Context) Query() (DeviceAttr, error) {
 	}, nil
 }
 
-// Port asks for the state of a port, the first of which is 1.
+// Port returns the state of a port. Ports are numbered from 1.
 func (c Context) Port(n int) (PortAttr, error) {
 	if n < 1 || n > 255 {
 		return PortAttr{}, fmt.Errorf("query port %d of %s: %w", n, c.Name(), syscall.EINVAL)
@@ -62,16 +62,17 @@ func (c Context) Port(n int) (PortAttr, error) {
 	}, nil
 }
 
-// laneSpeeds are Gbit/s by the codes of active_speed, which are bits; 4 and 8 are both 10.
+// laneSpeeds are the speeds in Gbit/s by the codes of active_speed, which are bits; 4 and 8 both
+// mean 10.
 var laneSpeeds = map[uint8]float64{1: 2.5, 2: 5, 4: 10, 8: 10, 16: 14, 32: 25, 64: 50, 128: 100}
 
-// lanes are numbers of them by the codes of active_width.
+// lanes are the numbers of lanes by the codes of active_width.
 var lanes = map[uint8]float64{1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
 
-// speed is that of all lanes. A port faster than NDR says NDR in the field that we read.
+// speed returns the speed of all lanes together. A port faster than NDR reports NDR in this field.
 func speed(code, width uint8) float64 { return laneSpeeds[code] * lanes[width] }
 
-// GIDs are the addresses of a port. Empty entries of its table are left out.
+// GIDs returns the addresses of a port, without the empty entries of its table.
 func (c Context) GIDs(port int) ([]GIDEntry, error) {
 	all, err := c.gidTable(port)
 	if err == nil || !unsupported(err) {
@@ -80,13 +81,13 @@ func (c Context) GIDs(port int) ([]GIDEntry, error) {
 	return c.gidsOneByOne(port)
 }
 
-// gidTable asks the kernel for all at once, which libraries from version 31 can.
+// gidTable queries the kernel for all entries at once, which libraries from version 31 support.
 func (c Context) gidTable(port int) ([]GIDEntry, error) {
 	attr, err := c.Query()
 	if err != nil {
 		return nil, err
 	}
-	length := 0 // of all ports: there is no asking for one
+	length := 0 // of all ports, because the call covers them all
 	for n := 1; n <= attr.Ports; n++ {
 		p, err := c.Port(n)
 		if err != nil {
@@ -116,7 +117,7 @@ func (c Context) gidTable(port int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// gidsOneByOne is for libraries before that: types and interfaces are in sysfs only.
+// gidsOneByOne is for older libraries: types and interfaces are only in sysfs.
 func (c Context) gidsOneByOne(port int) ([]GIDEntry, error) {
 	attr, err := c.Port(port)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c Context) gidsOneByOne(port int) ([]GIDEntry, error) {
 	return entries, nil
 }
 
-// line is what the file of an entry says, nothing where it cannot be read.
+// line returns the contents of an entry's file, or "" if it cannot be read.
 func line(attrs, kind string, index int) string {
 	b, err := os.ReadFile(filepath.Join(attrs, kind, strconv.Itoa(index)))
 	if err != nil {
@@ -151,7 +152,7 @@ func line(attrs, kind string, index int) string {
 	return strings.TrimSpace(string(b))
 }
 
-// gidType reads sysfs's word: IB and RoCE v1 have the same.
+// gidType parses sysfs's word, which is the same for IB and RoCE v1.
 func gidType(word string, link LinkLayer) GIDType {
 	switch {
 	case word == "RoCE v2":

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 
-// Package verbs is the door to libibverbs: RDMA devices, their regions, reliable connected queue
-// pairs and completion queues.
+// Package verbs wraps libibverbs: RDMA devices, memory regions, reliable connected queue pairs and
+// completion queues.
 //
 //	if err := verbs.Load(); err != nil { ... }   // errors.ErrUnsupported, with what to install
 //	devices, err := verbs.Devices()              // none is no error
@@ -12,36 +12,36 @@
 //	qp, num, got, err := pd.NewQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, SendWR: 512, SendSGE: 4})
 //	// qp.Init, RTR with the peer's number and address, RTS; then PostSend, and Poll of the queue
 //
-// Its words are those of libibverbs. Objects and addresses are numbers, 0 is none, and a batch of
-// work requests or completions crosses into C in one call that allocates nothing. It knows nothing
-// of core/fabric.
+// Its terms are those of libibverbs. Objects and addresses are numbers, and 0 is no object. One
+// call passes a batch of work requests or completions to C, and allocates nothing. The package does
+// not depend on core/fabric.
 //
-// # Owning
+// # Ownership
 //
-// Who makes an object closes it, once, and what was made of it first: regions and queue pairs, then
-// their queues and domain, then the context, else Close answers EBUSY. Using an object after its
-// Close is a bug that nothing catches. All calls may be made from many goroutines at once, but for
-// Close, which comes after all others of the object. Memory belongs to the caller, must not move,
-// and stays mapped for as long as it is registered.
+// The caller closes each object once, children first: regions and queue pairs, then completion
+// queues and the protection domain, then the context. Otherwise Close returns EBUSY. Using an
+// object after its Close is a bug that nothing detects. All calls are safe for concurrent use,
+// except Close, which must come after all other calls on the object. The caller owns the memory,
+// which must not move, and must stay mapped as long as it is registered.
 //
 // # Errors
 //
-// They name the act and wrap the errno: EPERM and EACCES (the device file may not be opened),
-// ENODEV, ENOMEM (of RegMR: the limit of locked memory; of PostSend and PostRecv: the queue is
-// full), EINVAL, EBUSY. What a library or device does not have wraps errors.ErrUnsupported. What
-// became of a work request is in its [WC], not in an error.
+// Errors name the action and wrap the errno: EPERM and EACCES (the device file may not be opened),
+// ENODEV, ENOMEM (RegMR: the limit of locked memory; PostSend and PostRecv: the queue is full),
+// EINVAL, EBUSY. If the library or device does not support something, the error wraps
+// errors.ErrUnsupported. The result of a work request is in its [WC], not in an error.
 //
 // # Building
 //
-// Nothing is linked with libibverbs, and its headers are not needed: abi.h declares the part of its
-// binary interface that this package uses. Load opens libibverbs.so.1 when it is first called, with
-// the versions of its symbols; newer symbols are optional.
+// The package does not link against libibverbs and does not need its headers: abi.h declares the
+// part of its binary interface that this package uses. Load opens libibverbs.so.1 at the first
+// call, with versioned symbols; newer symbols are optional.
 //
 // # Forks
 //
-// ibv_fork_init is not called: it makes each registration a madvise of whole pages and hides the
-// memory from children. Go starts processes with vfork, where parents do not run and write
-// meanwhile; and for the forks of Python, Linux 5.12 and newer copy pinned pages at the fork. On an
-// older kernel a program that forks and runs on sets IBV_FORK_SAFE=1, which the library reads
-// itself.
+// The package does not call ibv_fork_init, which makes each registration a madvise of whole pages
+// and hides the memory from children. Go starts processes with vfork, during which the parent does
+// not run and write. For Python's forks, Linux 5.12 and newer copy pinned pages at the fork. On an
+// older kernel, a program that continues after a fork must set IBV_FORK_SAFE=1, which the library
+// reads itself.
 package verbs

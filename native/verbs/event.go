@@ -7,7 +7,7 @@ import "C"
 
 import "syscall"
 
-// An EventKind is what an AsyncEvent says.
+// An EventKind is the kind of an AsyncEvent.
 type EventKind uint8
 
 // Kinds of events.
@@ -43,8 +43,8 @@ func (k EventKind) String() string {
 	}, int(k), "event")
 }
 
-// An AsyncEvent is news of a device. Events of queue pairs have QPNum, those of completion queues
-// CQ, those of ports Port.
+// An AsyncEvent is an event of a device. Events of queue pairs have QPNum, those of completion
+// queues CQ, those of ports Port.
 type AsyncEvent struct {
 	Kind  EventKind
 	Port  int
@@ -52,11 +52,12 @@ type AsyncEvent struct {
 	CQ    CQ
 }
 
-// AsyncFD is readable when AsyncEvent has something. It is non-blocking, and stays the context's.
+// AsyncFD returns a non-blocking descriptor that is readable when there is an event. The context
+// owns it.
 func (c Context) AsyncFD() int { return int(C.vb_async_fd(c.c())) }
 
-// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN: no event. EIO
-// after an EventDeviceFatal: the device is gone.
+// AsyncEvent reads the next event and acknowledges it. syscall.EAGAIN: no event. EIO after an
+// EventDeviceFatal: the device was removed.
 func (c Context) AsyncEvent() (AsyncEvent, error) {
 	var e C.struct_vb_event
 	switch rc := C.vb_async_event(c.c(), &e); syscall.Errno(rc) {

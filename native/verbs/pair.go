@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// NewQP makes a reliable connected queue pair, with its number and the limits that the device
-// granted: those asked for or higher ones.
+// NewQP makes a reliable connected queue pair. It returns the pair's number and the granted limits,
+// which are at least the requested ones.
 func (p PD) NewQP(in QPInit) (q QP, num uint32, got QPInit, err error) {
 	for _, n := range []int{in.SendWR, in.RecvWR, in.SendSGE, in.RecvSGE, in.Inline} {
 		if n < 0 || int64(n) > int64(^uint32(0)) {
@@ -39,14 +39,14 @@ func (p PD) NewQP(in QPInit) (q QP, num uint32, got QPInit, err error) {
 	return QP(qp), uint32(number), got, nil
 }
 
-// Init takes a new queue pair, or one after Reset, to StateInit: receives may be posted from then
-// on. AccessRelaxedOrdering is of regions, and says nothing here.
+// Init moves a new queue pair, or one after Reset, to StateInit. Receives may be posted from then
+// on. AccessRelaxedOrdering applies to regions only and is ignored here.
 func (q QP) Init(port int, access Access) error {
 	return check(C.vb_qp_init(q.c(), C.int(port), C.uint32_t(access&^AccessRelaxedOrdering)), "init queue pair %d on port %d", q.num(), port)
 }
 
-// RTR connects it to its peer: it receives, and answers reads, from then on. Errors are of the path
-// too: ENETUNREACH, ETIMEDOUT.
+// RTR connects the queue pair to its peer. From then on it receives, and responds to reads. Errors
+// include those of the path: ENETUNREACH, ETIMEDOUT.
 func (q QP) RTR(r RTR) error {
 	if r.Global && (r.GIDIndex < 0 || r.GIDIndex > 255) {
 		return fmt.Errorf("connect queue pair %d by GID %d: %w", q.num(), r.GIDIndex, syscall.EINVAL)
@@ -65,7 +65,7 @@ func (q QP) RTR(r RTR) error {
 	return check(C.vb_qp_rtr(q.c(), &c), "connect queue pair %d to %d of %x, MTU %d, GID %d", q.num(), r.DestQP, r.GID, r.MTU, r.GIDIndex)
 }
 
-// RTS lets a queue pair send that RTR has connected.
+// RTS lets a queue pair send after RTR.
 func (q QP) RTS(r RTS) error {
 	c := C.struct_vb_rts{
 		psn: C.uint32_t(r.PSN), timeout: C.uint8_t(r.Timeout), retries: C.uint8_t(r.Retries),
@@ -74,17 +74,18 @@ func (q QP) RTS(r RTS) error {
 	return check(C.vb_qp_rts(q.c(), &c), "set queue pair %d ready to send", q.num())
 }
 
-// Fail takes it to StateErr: what is posted, and will be, ends with StatusFlushed.
+// Fail moves the queue pair to StateErr. All current and later work requests end with
+// StatusFlushed.
 func (q QP) Fail() error {
 	return check(C.vb_qp_to(q.c(), C.int(StateErr)), "set queue pair %d to the error state", q.num())
 }
 
-// Reset takes it to StateReset and forgets what is posted, without completions.
+// Reset moves the queue pair to StateReset and drops its work requests without completions.
 func (q QP) Reset() error {
 	return check(C.vb_qp_to(q.c(), C.int(StateReset)), "reset queue pair %d", q.num())
 }
 
-// State asks for the state.
+// State returns the queue pair's state.
 func (q QP) State() (State, error) {
 	var s C.int
 	if err := check(C.vb_qp_state(q.c(), &s), "query queue pair %d", q.num()); err != nil {
@@ -93,7 +94,7 @@ func (q QP) State() (State, error) {
 	return State(s), nil
 }
 
-// Close destroys it. Completions of it that were not polled are gone.
+// Close destroys the queue pair, and drops its completions that were not polled.
 func (q QP) Close() error {
 	num := q.num()
 	return check(C.vb_destroy_qp(q.c()), "destroy queue pair %d", num)

@@ -17,7 +17,7 @@ import (
 )
 
 // NewChannel makes a completion channel: a descriptor that is readable when one of its queues has
-// news.
+// an event.
 func (c Context) NewChannel() (Channel, error) {
 	var h C.uint64_t
 	if err := check(C.vb_create_channel(c.c(), &h), "create a completion channel of %s", c.Name()); err != nil {
@@ -26,17 +26,17 @@ func (c Context) NewChannel() (Channel, error) {
 	return Channel(h), nil
 }
 
-// FD is non-blocking, and stays the channel's.
+// FD returns a non-blocking descriptor. The channel owns it.
 func (h Channel) FD() int { return int(C.vb_channel_fd(C.uint64_t(h))) }
 
-// Next reads an event and acknowledges it: the token of a queue that was armed and has a completion
-// since. syscall.EAGAIN: no event.
+// Next reads an event and acknowledges it. It returns the token of an armed queue that has had a
+// completion since. syscall.EAGAIN: no event.
 func (h Channel) Next() (token uint64, err error) {
 	var t C.uint64_t
 	switch rc := C.vb_next(C.uint64_t(h), &t); syscall.Errno(rc) {
 	case 0:
 		return uint64(t), nil
-	case syscall.EAGAIN: // as it is, for who polls
+	case syscall.EAGAIN: // unwrapped, for pollers
 		return 0, syscall.EAGAIN
 	default:
 		return 0, check(rc, "read a completion event")
@@ -48,9 +48,9 @@ func (h Channel) Close() error {
 	return check(C.vb_destroy_channel(C.uint64_t(h)), "destroy a completion channel")
 }
 
-// NewCQ creates a completion queue of at least so many entries. One that gets more completions than
-// it has entries is permanently broken (EventCQErr). Its events arrive on the channel h under the
-// token, if h is not 0.
+// NewCQ creates a completion queue of at least this many entries. If it overflows, it is
+// permanently broken (EventCQErr). If h is not 0, its events arrive on the channel h with the
+// token.
 func (c Context) NewCQ(entries int, h Channel, token uint64) (CQ, error) {
 	var q C.uint64_t
 	rc := C.vb_create_cq(c.c(), C.int(entries), C.uint64_t(h), C.uint64_t(token), &q)
@@ -60,11 +60,11 @@ func (c Context) NewCQ(entries int, h Channel, token uint64) (CQ, error) {
 	return CQ(q), nil
 }
 
-// Arm asks for one event, for the next completion. Poll once more after it: completions that came
-// before make no event.
+// Arm requests one event, for the next completion. Poll once more after Arm: earlier completions
+// cause no event.
 func (q CQ) Arm() error { return check(C.vb_arm(C.uint64_t(q)), "arm a completion queue") }
 
-// Poll reads completions into dst, and never waits.
+// Poll reads completions into dst without blocking.
 func (q CQ) Poll(dst []WC) (int, error) {
 	took := C.vb_poll(C.uint64_t(q), (*C.struct_vb_wc)(unsafe.Pointer(unsafe.SliceData(dst))), C.int(len(dst)))
 	if took.err != 0 {

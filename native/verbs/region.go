@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// AllocPD makes a protection domain: regions and queue pairs of one work with each other.
+// AllocPD makes a protection domain. Regions and queue pairs of one domain can be used together.
 func (c Context) AllocPD() (PD, error) {
 	var pd C.uint64_t
 	if err := check(C.vb_alloc_pd(c.c(), &pd), "allocate a protection domain of %s", c.Name()); err != nil {
@@ -23,8 +23,8 @@ func (c Context) AllocPD() (PD, error) {
 // Close frees the domain.
 func (p PD) Close() error { return check(C.vb_dealloc_pd(C.uint64_t(p)), "free a protection domain") }
 
-// RegMR registers memory, which remote work requests name from iova on. An iova other than addr is
-// unsupported by old libraries.
+// RegMR registers memory, which remote work requests address from iova on. Old libraries do not
+// support an iova other than addr.
 func (p PD) RegMR(addr, length, iova uint64, access Access) (MR, Keys, error) {
 	var mr C.uint64_t
 	var keys [2]C.uint32_t
@@ -35,8 +35,8 @@ func (p PD) RegMR(addr, length, iova uint64, access Access) (MR, Keys, error) {
 	return MR(mr), Keys{Local: uint32(keys[0]), Remote: uint32(keys[1])}, nil
 }
 
-// RegDmabuf registers length bytes of a dma-buf, from offset on: memory of a GPU. The descriptor
-// may be closed afterwards.
+// RegDmabuf registers length bytes of a dma-buf (GPU memory), from offset on. The descriptor may be
+// closed afterwards.
 func (p PD) RegDmabuf(offset, length, iova uint64, fd int, access Access) (MR, Keys, error) {
 	var mr C.uint64_t
 	var keys [2]C.uint32_t
@@ -47,13 +47,13 @@ func (p PD) RegDmabuf(offset, length, iova uint64, fd int, access Access) (MR, K
 	return MR(mr), Keys{Local: uint32(keys[0]), Remote: uint32(keys[1])}, nil
 }
 
-// Close ends the registration.
+// Close deregisters the memory.
 func (m MR) Close() error { return check(C.vb_dereg_mr(C.uint64_t(m)), "deregister memory") }
 
 // rlimitMemlock is RLIMIT_MEMLOCK, which package syscall does not have.
 const rlimitMemlock = 8
 
-// explain adds the limit that most often is why memory cannot be registered.
+// explain adds the limit of locked memory, the most frequent reason why registration fails.
 func explain(err error) error {
 	var limit syscall.Rlimit
 	if !errors.Is(err, syscall.ENOMEM) || syscall.Getrlimit(rlimitMemlock, &limit) != nil || limit.Cur == ^uint64(0) {

@@ -17,7 +17,7 @@ import (
 	"unsafe"
 )
 
-// The structs of words.go are those of shim.h.
+// The structs of words.go have the sizes of those in shim.h.
 var (
 	_ [0]byte = [unsafe.Sizeof(SGE{}) - C.sizeof_struct_vb_sge]byte{}
 	_ [0]byte = [unsafe.Sizeof(SendWR{}) - C.sizeof_struct_vb_send_wr]byte{}
@@ -31,8 +31,7 @@ var (
 	_ [0]byte = [unsafe.Offsetof(WC{}.HasImm) - unsafe.Offsetof(C.struct_vb_wc{}.has_imm)]byte{}
 )
 
-// Load opens the library, once; the answer is conclusive and stays. The error wraps
-// errors.ErrUnsupported.
+// Load opens the library, once, and caches the result. The error wraps errors.ErrUnsupported.
 var Load = sync.OnceValue(func() error {
 	var why [C.VB_WHY]C.char
 	if C.vb_load(&why[0], C.size_t(len(why))) != 0 {
@@ -41,7 +40,7 @@ var Load = sync.OnceValue(func() error {
 	return nil
 })
 
-// Library is the file that Load has loaded, empty if it has not.
+// Library returns the file that Load has loaded, or "".
 func Library() string {
 	if Load() != nil {
 		return ""
@@ -49,7 +48,7 @@ func Library() string {
 	return C.GoString(C.vb_library())
 }
 
-// check makes an error of an errno, with the act before it.
+// check converts an errno to an error, with the action in front.
 func check(rc C.int, act string, args ...any) error {
 	if rc == 0 {
 		return nil
@@ -57,8 +56,7 @@ func check(rc C.int, act string, args ...any) error {
 	return fmt.Errorf("%s: %w", fmt.Sprintf(act, args...), syscall.Errno(rc))
 }
 
-// Devices are those that the library knows: devices with a driver in the kernel and one in the
-// library.
+// Devices returns the devices that have a driver in the kernel and one in the library.
 func Devices() ([]Device, error) {
 	if err := Load(); err != nil {
 		return nil, err
@@ -83,7 +81,7 @@ func Devices() ([]Device, error) {
 	return devices, nil
 }
 
-// Open opens the device of a name. The error of an unknown name lists those that exist.
+// Open opens a device by name. If the name is unknown, the error lists the existing devices.
 func Open(name string) (Context, error) {
 	if err := Load(); err != nil {
 		return 0, fmt.Errorf("open device %q: %w", name, err)
@@ -101,7 +99,7 @@ func Open(name string) (Context, error) {
 	return Context(ctx), nil
 }
 
-// known names the devices.
+// known lists the names of the devices.
 func known() string {
 	devices, err := Devices()
 	if err != nil {
@@ -117,7 +115,7 @@ func known() string {
 	return strings.Join(names, ", ")
 }
 
-// Close closes the device. What was made of it is closed before.
+// Close closes the device. Close its objects first.
 func (c Context) Close() error { return check(C.vb_close(c.c()), "close device") }
 
 func (c Context) c() C.uint64_t { return C.uint64_t(c) }

@@ -4,7 +4,7 @@ package verbs
 
 import "fmt"
 
-// Objects of the library. Zero is none.
+// Objects of the library. Zero is no object.
 type (
 	Context uintptr // an open device
 	PD      uintptr // a protection domain
@@ -14,31 +14,30 @@ type (
 	QP      uintptr // a queue pair
 )
 
-// Access are the rights of a region or a queue pair.
+// Access is the set of rights of a region or a queue pair.
 type Access uint32
 
-// Rights. Local reads are always allowed; remote writes and atomics want AccessLocalWrite too.
+// Rights. Local reads are always allowed. Remote writes and atomics also need AccessLocalWrite.
 const (
 	AccessLocalWrite   Access = 1 << 0
 	AccessRemoteWrite  Access = 1 << 1
 	AccessRemoteRead   Access = 1 << 2
 	AccessRemoteAtomic Access = 1 << 3
-	// AccessRelaxedOrdering lets writes to the region pass each other; it is left out
-	// for a device that does not know it.
+	// AccessRelaxedOrdering lets writes to the region overtake each other. It has no effect where the
+	// library or device does not support it.
 	AccessRelaxedOrdering Access = 1 << 20
 )
 
-// Keys are those of a region: Local for the SGEs of our own work requests, Remote for those of
-// peers.
+// Keys are a region's keys: Local for the SGEs of our own work requests, Remote for those of peers.
 type Keys struct{ Local, Remote uint32 }
 
-// An SGE is a run of registered memory.
+// An SGE is a range of registered memory.
 type SGE struct {
 	Addr      uint64
 	Len, LKey uint32
 }
 
-// What a SendWR does.
+// The operations of a SendWR.
 const (
 	OpWrite uint8 = iota
 	OpWriteImm
@@ -51,15 +50,15 @@ const (
 
 // Flags of a SendWR.
 const (
-	Fence     uint8 = 1 << 0 // begin when all reads and atomics before are done
-	Signaled  uint8 = 1 << 1 // make a WC of its success; failures always make one
+	Fence     uint8 = 1 << 0 // start after all earlier reads and atomics
+	Signaled  uint8 = 1 << 1 // a success produces a WC; failures always do
 	Solicited uint8 = 1 << 2
-	Inline    uint8 = 1 << 3 // the bytes are read before PostSend returns, and their LKey is not
+	Inline    uint8 = 1 << 3 // PostSend reads the bytes before it returns, and ignores LKey
 )
 
 // A SendWR is a work request of a send queue. Its SGEs are sges[First:First+Count] of PostSend.
-// Writes, reads and atomics have RemoteAddr and RKey; OpFetchAdd adds CompareAdd, OpCompareSwap
-// puts Swap where CompareAdd is found, and both write the 8 bytes that were there to the SGE.
+// Writes, reads and atomics have RemoteAddr and RKey. OpFetchAdd adds CompareAdd. OpCompareSwap
+// stores Swap if the value equals CompareAdd. Both write the previous 8 bytes to the SGE.
 type SendWR struct {
 	ID, RemoteAddr, CompareAdd, Swap uint64
 	RKey, Imm                        uint32
@@ -73,7 +72,7 @@ type RecvWR struct {
 	First, Count uint32
 }
 
-// What a WC is of.
+// The operations of a WC.
 const (
 	WCSend         uint8 = 0
 	WCWrite        uint8 = 1
@@ -84,20 +83,20 @@ const (
 	WCRecvWriteImm uint8 = 129
 )
 
-// A WC is a work completion. Of one whose Status is not StatusSuccess only ID, Status, VendorErr
-// and QPNum say something.
+// A WC is a work completion. If Status is not StatusSuccess, only ID, Status, VendorErr and QPNum
+// are valid.
 type WC struct {
 	ID        uint64
 	Status    Status
 	VendorErr uint32 // the vendor's syndrome
 	Bytes     uint32 // of receives, reads and atomics
-	Imm       uint32 // as it was given to PostSend, if HasImm
+	Imm       uint32 // as passed to PostSend, if HasImm
 	QPNum     uint32
 	Op        uint8
 	HasImm    bool
 }
 
-// A Status is how a work request ended.
+// A Status is the result of a work request.
 type Status uint32
 
 // Statuses.
@@ -138,7 +137,7 @@ var statusText = []string{
 
 func (s Status) String() string { return text(statusText, int(s), "status") }
 
-// text is names[i], or the number without a name.
+// text returns names[i], or the number if there is no name.
 func text(names []string, i int, what string) string {
 	if i >= 0 && i < len(names) && names[i] != "" {
 		return names[i]
@@ -146,7 +145,7 @@ func text(names []string, i int, what string) string {
 	return fmt.Sprintf("%s %d", what, i)
 }
 
-// A State is that of a queue pair.
+// A State is the state of a queue pair.
 type State uint8
 
 // States. A new queue pair is in StateReset.
@@ -164,15 +163,15 @@ func (s State) String() string {
 	return text([]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}, int(s), "state")
 }
 
-// QPInit says how large the queues of a pair are, in work requests, SGEs of each, and bytes that go
-// inline.
+// QPInit configures the queues of a pair: the number of work requests, the SGEs of each, and the
+// inline bytes.
 type QPInit struct {
 	SendCQ, RecvCQ                           CQ
 	SendWR, RecvWR, SendSGE, RecvSGE, Inline int
 	SigAll                                   bool // each SendWR is Signaled
 }
 
-// RTR is how a queue pair reaches its peer.
+// RTR is the path of a queue pair to its peer.
 type RTR struct {
 	MTU                          int // in bytes: 256, 512, 1024, 2048 or 4096, the same on both sides
 	DestQP, PSN                  uint32
@@ -184,8 +183,8 @@ type RTR struct {
 	MaxDestRdAtomic, MinRNRTimer uint8
 }
 
-// RTS is how a queue pair sends. Timeout is 4.096 µs times two to its power; 0: none. Retries and
-// RNRRetries are at most 7, which means infinite for the latter.
+// RTS configures how a queue pair sends. The timeout is 4.096 µs times 2^Timeout; 0: none. Retries
+// and RNRRetries are at most 7, which means no limit for the latter.
 type RTS struct {
 	PSN                                       uint32
 	Timeout, Retries, RNRRetries, MaxRdAtomic uint8
