@@ -5,9 +5,11 @@
     python examples/gpu_interchange.py --device proxy:tcp --gpu cpu  a host thread posts for the kernel, over TCP
     python examples/gpu_interchange.py --gpu cuda:0,cuda:1 --processes 2 --rounds 1000
 
-The same as ``mori demo interchange``: the steps are in python/mori/_demo/interchange.py. What is behind them in Go is
-core/interchange, the emulated NIC core/gpunic/emu, the proxy core/proxy; the kernels are native/kernels/nic and
-native/kernels/proxy. docs/design/gpu-initiated.md explains how they work.
+This is ``mori demo interchange``. Its steps are in python/mori/_demo/interchange.py. They call
+these parts, which docs/design/gpu-initiated.md explains:
+
+* core/interchange in Go, with the emulated NIC core/gpunic/emu and the proxy core/proxy
+* the kernels native/kernels/nic and native/kernels/proxy
 """
 
 import sys

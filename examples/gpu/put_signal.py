@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Run the kernel of put_signal.cu on symmetric memory, one PE a process, and check every number it leaves.
+"""Run the kernel of put_signal.cu on symmetric memory, one PE a process, and check its results.
 
     torchrun --nproc-per-node 2 examples/gpu/put_signal.py put_signal.ptx
 
-The head of put_signal.cu says how to make put_signal.ptx, or put_signal.hsaco for AMD. PEs share GPUs if there are
-fewer. Neither torch nor a vendor's toolkit is needed; mpirun and srun start it as well as torchrun does.
+The head of put_signal.cu says how to make put_signal.ptx, or put_signal.hsaco for AMD. If there are
+fewer GPUs than PEs, PEs share them. The program needs neither torch nor a vendor toolkit. mpirun
+and srun can start it, too.
 """
 
 import argparse
@@ -20,7 +21,7 @@ THREADS = 256
 
 
 class Driver:
-    """The few calls of CUDA's or HIP's driver that run a kernel of one's own."""
+    """The few calls of the CUDA or HIP driver that load and launch a kernel."""
 
     def __init__(self, gpu: device.DeviceInfo) -> None:
         self.hip = gpu.api == "HIP"
@@ -61,7 +62,7 @@ class Driver:
 
 
 def numbers(pe: int, turn: int, count: int) -> array.array:
-    """What a PE hands on in a turn."""
+    """The numbers that a PE sends in a turn."""
     return array.array("f", ((pe * 1000 + turn * 10 + i) % 4096 for i in range(count)))
 
 
@@ -75,7 +76,7 @@ def main() -> None:
     if not gpus:
         sys.exit(f"no GPU: {device.why_no_device()}")
     place = int(os.environ.get("LOCAL_RANK") or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK") or 0) % len(gpus)
-    driver = Driver(gpus[place])  # the GPU that is current is where this PE's symmetric memory is
+    driver = Driver(gpus[place])  # its context holds this PE's symmetric memory
     os.environ["MORI_SHMEM_DEVICE"] = "gpu"
     shmem.shmem_init()
     pe, npes = shmem.shmem_mype(), shmem.shmem_npes()
@@ -87,7 +88,7 @@ def main() -> None:
 
     nbytes = 4 * args.count
     target, source = shmem.shmem_malloc(2 * nbytes), shmem.shmem_malloc(nbytes)
-    signal = shmem.shmem_malloc(8)  # zero at first, as all symmetric memory
+    signal = shmem.shmem_malloc(8)  # symmetric memory is zero at first
     stream = device.Stream(place)
     shmem.shmem_barrier_all()
     for turn in range(1, args.turns + 1):
@@ -99,7 +100,7 @@ def main() -> None:
         wanted = numbers((pe - 1) % npes, turn, args.count)
         if came[: args.count] != wanted or came[args.count :] != array.array("f", (2 * x for x in wanted)):
             sys.exit(f"PE {pe}, turn {turn}: not what PE {(pe - 1) % npes} has put")
-        shmem.shmem_barrier_all()  # all have looked: the next turn's data may come
+        shmem.shmem_barrier_all()  # all have checked this turn's data, so the next may arrive
     stream.close()
     shmem.shmem_barrier_all()
     if pe == 0:

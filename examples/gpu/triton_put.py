@@ -3,7 +3,7 @@
 
     torchrun --nproc-per-node 2 examples/gpu/triton_put.py
 
-Needs torch with GPUs and Triton 3.6 or later. PEs share GPUs if there are fewer.
+Needs torch with GPUs and Triton 3.6 or later. If there are fewer GPUs than PEs, PEs share them.
 """
 
 import argparse
@@ -25,15 +25,15 @@ def pass_on(target, source, doubled, signal, count, turn, BLOCK: tl.constexpr):
     """One program. target, source and signal are symmetric."""
     right = (mori_device.my_pe() + 1) % mori_device.n_pes()
     mori_device.putmem_nbi_signal_block(target, source, count * 4, signal, turn, SIGNAL_SET, right, 0)
-    mori_device.uint64_wait_until_equals(signal, turn)  # the data is here before its signal
+    mori_device.uint64_wait_until_equals(signal, turn)  # the data arrives before its signal
     for start in range(0, count, BLOCK):
         at = start + tl.arange(0, BLOCK)
         tl.store(doubled + at, 2 * tl.load(target + at, mask=at < count), mask=at < count)
-    mori_device.barrier_all_block()  # nobody puts the next turn's data before all have read this turn's
+    mori_device.barrier_all_block()  # all have read this turn's data before the next turn's
 
 
 def numbers(pe: int, turn: int, count: int) -> torch.Tensor:
-    """What a PE hands on in a turn."""
+    """The numbers that a PE sends in a turn."""
     return (torch.arange(count, device="cuda") + 1000 * pe + 10 * turn).remainder(4096).float()
 
 
@@ -45,14 +45,14 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("torch sees no GPU")
     torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
-    os.environ["MORI_SHMEM_DEVICE"] = "gpu"  # the one that is current
+    os.environ["MORI_SHMEM_DEVICE"] = "gpu"  # the current GPU
     shmem.shmem_init()
     mori_device.install_hook()
     pe, npes = shmem.shmem_mype(), shmem.shmem_npes()
 
     source = shmem.mori_shmem_create_tensor((args.count,), torch.float32)
     target = shmem.mori_shmem_create_tensor((args.count,), torch.float32)
-    signal = shmem.mori_shmem_create_tensor((1,), torch.int64)  # zero at first, as all symmetric memory
+    signal = shmem.mori_shmem_create_tensor((1,), torch.int64)  # symmetric memory is zero at first
     doubled = torch.empty(args.count, device="cuda")
     libraries = mori_device.extern_libs()
     shmem.shmem_barrier_all()
@@ -64,7 +64,7 @@ def main() -> None:
         if not (torch.equal(target, wanted) and torch.equal(doubled, 2 * wanted)):
             wrong = int((target != wanted).sum())
             sys.exit(f"PE {pe}, turn {turn}: {wrong} of {args.count} floats are not what PE {(pe - 1) % npes} has put")
-        shmem.shmem_barrier_all()  # all have looked: the next turn's data may come
+        shmem.shmem_barrier_all()  # all have checked this turn's data, so the next may arrive
     if pe == 0:
         where = f"{min(npes, torch.cuda.device_count())} x {torch.cuda.get_device_name()}"
         print(f"{npes} PEs on {where}: {args.turns} turns of {args.count} floats are right")

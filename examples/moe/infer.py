@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Run a mixture-of-experts layer over several ranks as inference does, and compare each step with one process.
+"""Run a mixture-of-experts layer over several ranks as for inference, and check each step.
 
     torchrun --nproc-per-node 2 examples/moe/infer.py
     MORI_SHMEM_DEVICE=gpu torchrun --nproc-per-node 2 examples/moe/infer.py
 
-No shape depends on data and nothing waits for the GPU: the experts get all rows that there may be, and how many came
-stays on the device. So one step can be captured into a CUDA graph, which all ranks replay. Experts write their rows
-where combine reads them.
+Each step is compared with the same layer in one process. No shape depends on data, and nothing
+waits for the GPU: the experts process the largest possible number of rows, and the received number
+stays on the device. So one step can be captured into a CUDA graph, which all ranks replay. Experts
+write their rows where combine reads them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from mori.ops import EpDispatchCombineOp
 
 
 class Inference:
-    """The layer of one rank, for so many tokens at a time."""
+    """The layer of one rank, for a fixed number of tokens at a time."""
 
     def __init__(self, shape: Shape, op: EpDispatchCombineOp, rank: int, ranks: int, where: torch.device) -> None:
         self.op, self.hidden = op, shape.hidden
@@ -32,7 +33,7 @@ class Inference:
     def __call__(self, tokens: torch.Tensor) -> torch.Tensor:
         weights, experts = self.gate(tokens)
         rows, row_weights, _, row_experts, total = self.op.dispatch(tokens, weights.contiguous(), None, experts)
-        came = self.places < total  # what lies behind may be anything
+        came = self.places < total  # rows beyond total are undefined
         rows, row_experts = torch.where(came, rows, 0), torch.where(came, row_experts, -1)
         made = self.experts(rows, torch.where(came, row_weights, 0), row_experts)
         where = self.op.get_registered_combine_input_buffer(torch.float32, self.hidden)
@@ -42,11 +43,11 @@ class Inference:
 
 
 def captured(layer: Inference, tokens: torch.Tensor) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-    """A graph of one step, and where its result comes to be."""
+    """Capture one step; return the graph and the tensor that holds its result."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        layer(tokens)  # what is loaded at the first call must not be loaded while capturing
+        layer(tokens)  # the first call loads kernels, which is not allowed during capture
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A mixture-of-experts layer whose experts are spread over the ranks, for train.py and infer.py.
 
-mori.ops moves the tokens; experts, gate and gradients are plain PyTorch. Tensors are on the CPU, or on the GPU that
-mori.shmem has its heap on (MORI_SHMEM_DEVICE=gpu).
+mori.ops moves the tokens. Experts, gate and gradients are plain PyTorch. Tensors are on the CPU, or
+with MORI_SHMEM_DEVICE=gpu on the GPU of mori.shmem's heap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from mori.ops import EpDispatchCombineConfig, EpDispatchCombineOp
 
 @dataclass(frozen=True)
 class Shape:
-    """Elements of a token and inside of an expert, experts of a rank, experts of a token, tokens of a rank."""
+    """The sizes of the layer.
+
+    Elements of a token, inner elements of an expert, experts of a rank, experts of a token, tokens
+    of a rank.
+    """
 
     hidden: int = 64
     inner: int = 96
@@ -30,7 +34,10 @@ class Shape:
 
 
 def start(shape: Shape) -> tuple[int, int, EpDispatchCombineOp, torch.device]:
-    """Join the ranks that torchrun started, or be alone. Returns rank, ranks, an op and where its tensors belong."""
+    """Join the ranks that torchrun started, if any.
+
+    Returns this rank, the number of ranks, an op, and the device of its tensors.
+    """
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     else:
@@ -69,7 +76,7 @@ def new_op(shape: Shape, rank: int, ranks: int) -> EpDispatchCombineOp:
 
 
 class Experts(torch.nn.Module):
-    """The experts of a range. Each has the same numbers wherever it is made."""
+    """A range of experts. An expert has the same parameters on every rank that makes it."""
 
     def __init__(self, shape: Shape, first: int, count: int) -> None:
         super().__init__()
@@ -83,7 +90,7 @@ class Experts(torch.nn.Module):
         self.out = torch.nn.Parameter(torch.stack(out))
 
     def forward(self, rows: torch.Tensor, weights: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
-        """What these experts make of each row, times its weights for them; of rows for others nothing.
+        """Return these experts' results for each row times its weights; 0 for rows of others.
 
         All rows go through all experts, so that no shape depends on data. Real layers group the rows instead.
         """
@@ -95,7 +102,7 @@ class Experts(torch.nn.Module):
 
 
 class Gate(torch.nn.Module):
-    """Chooses the experts of each token, and their weights. The same on all ranks."""
+    """Chooses the experts of each token and their weights. All ranks have the same gate."""
 
     def __init__(self, shape: Shape, experts: int) -> None:
         super().__init__()
@@ -109,7 +116,7 @@ class Gate(torch.nn.Module):
 
 
 class Dispatch(torch.autograd.Function):
-    """Tokens to the ranks of their experts. Each row is a copy, so gradients of rows add up: that is combine."""
+    """Dispatch with gradients. Rows are copies of tokens, so backward is a combine."""
 
     @staticmethod
     def forward(ctx: Any, op: Any, tokens: torch.Tensor, weights: torch.Tensor, experts: torch.Tensor) -> Any:
@@ -118,7 +125,7 @@ class Dispatch(torch.autograd.Function):
         )
         ctx.op, ctx.route, ctx.experts = op, route, experts
         n = int(total[0])
-        # The op's buffers are overwritten by the next call, and autograd keeps what it is given.
+        # The next call overwrites the op's buffers, and autograd keeps these tensors: so copy them.
         row_experts = row_experts[:n].clone()
         ctx.mark_non_differentiable(row_experts)
         ctx.set_materialize_grads(True)
@@ -128,13 +135,13 @@ class Dispatch(torch.autograd.Function):
     def backward(ctx: Any, rows: torch.Tensor, weights: torch.Tensor, *_: Any) -> Any:
         n = len(ctx.experts)
         sums, weight_sums = ctx.op.combine(rows.contiguous(), weights.contiguous(), ctx.experts, routing=ctx.route)
-        if weight_sums is None:  # no row came here, and no array is what says so
+        if weight_sums is None:  # None: this rank received no row
             weight_sums = torch.zeros_like(ctx.experts, dtype=torch.float32)
         return None, sums[:n].clone(), weight_sums[:n].clone(), None
 
 
 class Combine(torch.autograd.Function):
-    """The sum of what the ranks made of each token. Each of its rows gets the gradient of the sum: that is dispatch."""
+    """Combine with gradients. Every row gets the gradient of its token's sum: a dispatch."""
 
     @staticmethod
     def forward(ctx: Any, op: Any, rows: torch.Tensor, experts: torch.Tensor, route: Any) -> torch.Tensor:
@@ -149,7 +156,7 @@ class Combine(torch.autograd.Function):
 
 
 class MoE(torch.nn.Module):
-    """The layer of one rank. Its gate is a copy of the others' gates; its experts are nobody else's."""
+    """The layer of one rank. All ranks have equal gates; no other rank has this rank's experts."""
 
     def __init__(self, shape: Shape, op: EpDispatchCombineOp, rank: int, ranks: int) -> None:
         super().__init__()
@@ -165,7 +172,7 @@ class MoE(torch.nn.Module):
 
 
 class Alone(torch.nn.Module):
-    """The same layer in one process, with all experts: what MoE is held against."""
+    """The same layer in one process, with all experts: the reference for MoE."""
 
     def __init__(self, shape: Shape, ranks: int) -> None:
         super().__init__()
@@ -177,6 +184,6 @@ class Alone(torch.nn.Module):
 
 
 def tokens_of(shape: Shape, rank: int, step: int) -> torch.Tensor:
-    """The tokens of a rank, which all ranks can make. Ranks have different numbers of them."""
+    """The tokens of a rank, which any rank can compute. Ranks have different numbers of tokens."""
     random = torch.Generator().manual_seed(100 * step + rank)
     return torch.randn(shape.tokens - 3 * (rank % 4), shape.hidden, generator=random)

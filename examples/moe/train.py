@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Train a mixture-of-experts layer over several ranks, and compare each step with the same training in one process.
+"""Train a mixture-of-experts layer over several ranks, and check each step.
 
     torchrun --nproc-per-node 2 examples/moe/train.py
     MORI_SHMEM_DEVICE=gpu torchrun --nproc-per-node 2 examples/moe/train.py
 
-Every rank has tokens of its own, a copy of the gate, and experts that nobody else has. An expert's gradient is whole
-when backward ends, for the gradients of its rows came to it from all ranks; those of the gate are added up by
-all_reduce.
+Each step is compared with the same training in one process. Every rank has its own tokens, its own
+experts and a copy of the gate. An expert's gradient is complete when backward ends, because the
+gradients of its rows arrive from all ranks. all_reduce sums the gradients of the gate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from layer import Alone, MoE, Shape, start, stop, tokens_of
 
 
 def loss_of(out: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
-    """The layer is to learn to turn its tokens round."""
+    """The loss of a layer that learns to reverse its tokens."""
     return (out - tokens.flip(1)).square().sum()
 
 
@@ -57,7 +57,7 @@ def main() -> None:
 
 
 def compare(layer: MoE, alone: Alone, mine: torch.Tensor, there: torch.Tensor, shape: Shape, rank: int) -> None:
-    """Gradients and parameters are those of the single process."""
+    """Check that gradients and parameters equal those of the single process."""
     part = slice(rank * shape.experts, (rank + 1) * shape.experts)
     pairs = {
         "gate": (layer.gate.scores, alone.gate.scores, slice(None)),

@@ -32,7 +32,7 @@ _INPUT_BYTES = 256 << 20  # of combine's inputs that take turns
 
 
 class Setup(NamedTuple):
-    """What a group of ranks has: at most `tokens` tokens of a rank, of a pool of sizes.tokens.
+    """The setup of a group of ranks: at most `tokens` tokens of a rank, of a pool of sizes.tokens.
 
     `dtype` is the widest element type, `package` has arrays of it. On GPUs, `flush` bytes are written
     before each round, and the ranks act as if on `hosts` hosts.
@@ -120,7 +120,7 @@ class Rank(Member):
         if why := why_no_cuda():
             return why
         assert self._gpu is not None
-        if self._hosts > 1:  # which NCCL would find to be the same host
+        if self._hosts > 1:  # NCCL would detect that it is one host
             os.environ.update(NCCL_SHM_DISABLE="1", NCCL_P2P_DISABLE="1")
         try:
             self._nccl = AllToAll(store, self.me, self.size, self._gpu)
@@ -301,7 +301,7 @@ class Rank(Member):
         return times
 
     def host_us(self) -> float:
-        """Return how long one call kept its caller in the last sample; 0 for graphs."""
+        """Return how long one call blocked its caller in the last sample; 0 for graphs."""
         return self._host_us
 
     def _rows(self, sent: bool) -> list[int]:
@@ -408,7 +408,7 @@ class Rank(Member):
 
 
 def _address(array: Any) -> int:
-    """Return where an array lies: a view of a GPU's memory, or numpy's or torch's array on the host."""
+    """Return the address of a view of GPU memory, or of a numpy or torch array on the host."""
     if hasattr(array, "ptr"):
         return int(array.ptr)
     return int(array.data_ptr() if hasattr(array, "data_ptr") else array.ctypes.data)

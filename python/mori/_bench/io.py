@@ -404,7 +404,7 @@ def latency(suite: IO, case: IOCase) -> Plan:
 
 
 def submit(suite: IO, case: IOCase) -> Plan:
-    """How long batch_write with Python lists keeps its caller: median microseconds."""
+    """How long batch_write with Python lists blocks its caller: median microseconds."""
     order, session, times = Order(suite, case), suite.session, int(case.times)
     [lists] = order.batches
 

@@ -126,7 +126,7 @@ class Endpoint:
 
 
 class Usage(NamedTuple):
-    """What a process holds. cpu_s is the processor time of all its threads so far."""
+    """The resources that a process uses. cpu_s is the processor time of all its threads so far."""
 
     rss: int
     cpu_s: float

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""`mori demo`: programs that show a part of mori at work and verify every byte of it.
+"""`mori demo`: programs that demonstrate one part of mori each, and verify every byte.
 
 * ``mori demo`` or ``mori demo kv``: a prefill and a decode process move a paged KV cache (mori.io)
 * ``mori demo shmem``: processes put and get round a ring and exchange all with all (mori.shmem)
 * ``mori demo moe``: a mixture-of-experts layer over several processes (mori.ops)
-* ``mori demo interchange``: a kernel on one GPU writes to another GPU's memory through a NIC that it drives itself
+* ``mori demo interchange``: a kernel on one GPU writes to another GPU's memory through a NIC that
+  it drives itself
 """
 
 from __future__ import annotations

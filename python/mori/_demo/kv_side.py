@@ -86,7 +86,7 @@ class Shape:
         return self.layers * self.layer_bytes
 
     def offsets(self, table: list[int]) -> list[int]:
-        """Where blocks lie in any layer's region: first their keys, then their values."""
+        """Offsets of blocks in any layer's region: first their keys, then their values."""
         values = self.pool * self.block_bytes
         return [block * self.block_bytes + half for half in (0, values) for block in table]
 
@@ -96,7 +96,7 @@ class Shape:
         return [(offset, first + i) for i, offset in enumerate(self.offsets(table))]
 
     def spare_offsets(self, table: list[int]) -> list[int]:
-        """Where the blocks lie that no token uses."""
+        """Offsets of the blocks that no token uses."""
         return self.offsets(sorted(set(range(self.pool)).difference(table)))
 
 

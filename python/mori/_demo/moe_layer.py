@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A mixture-of-experts layer in plain numpy: gate, experts, and the whole layer in one process.
 
-Everything is made from seeds, so that every rank can make every other one's tokens and weights.
+Everything is made from seeds, so that each rank can compute the tokens and weights of all others.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Layer:
 
 
 def apply(experts: Iterable[Expert], x: Array, chosen: Array, weights: Array) -> Array:
-    """The weighted sum of what experts make of the tokens that chose them, float32 [n, hidden]."""
+    """The weighted sum of the experts' results for their tokens, float32 [n, hidden]."""
     out = np.zeros(x.shape, np.float32)
     for number, up, down in experts:
         rows, places = np.nonzero(chosen == number)

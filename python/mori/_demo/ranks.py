@@ -31,7 +31,7 @@ class Outcome:
 
 
 def launched() -> dict[str, Any] | None:
-    """Return what torchrun, mpirun, srun or Ray says of this process: its rank and their number, its size."""
+    """Return this process's rank and the number of ranks, from torchrun, mpirun, srun or Ray."""
     launch: dict[str, Any] | None = json.loads(_core.call("ShmemLaunched"))
     return launch
 

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def cell(value: Any) -> str:
-    """Format a value for people: no braces or quotes, yes or no for booleans, a dash for nothing."""
+    """Format a value for people: no braces or quotes, yes or no for bools, a dash for nothing."""
     if value is None or value == "" or value == [] or value == {}:
         return "-"
     if isinstance(value, bool):

@@ -198,7 +198,7 @@ def as_event(event: Any, device: int) -> Event:
 
 
 def _device_of(thing: Any, otherwise: int = 0) -> int:
-    """Return the GPU number of a stream or event; torch's ``device`` is an object with ``index``."""
+    """Return the GPU number of a stream or event; torch's ``device`` is an object with an index."""
     device = getattr(thing, "device", None)
     index = getattr(device, "index", device)
     return index if isinstance(index, int) else otherwise

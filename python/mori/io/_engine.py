@@ -148,9 +148,8 @@ class IOEngine:
 
         Open it at https://ui.perfetto.dev. Each peer and path has a track, or several where
         transfers overlap. A transfer is a slice with its tag, uid, bytes, code and replays. It
-        contains one slice for
-        each stage: until its first op is done, until its last op is done, and until its end is
-            reported.
+        contains one slice for each stage: until its first op is done, until its last op is done,
+        and until its end is reported.
 
         Args:
             path: file to write the trace to as well; None writes no file.

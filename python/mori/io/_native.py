@@ -5,8 +5,7 @@
 takes the status object as an argument; the wrappers return one instead.
 
 An engine closes on ``Close()``, when its last reference is dropped, or at interpreter exit. A
-session
-keeps its engine alive. A forked child closes nothing: the handles belong to the parent.
+session keeps its engine alive. A forked child closes nothing: the handles belong to the parent.
 """
 
 from __future__ import annotations

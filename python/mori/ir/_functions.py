@@ -19,7 +19,7 @@ class _Required(TypedDict):
 
 
 class DeviceFunction(_Required, total=False):
-    """A function of the device library. Addresses are uint64. Without a result it returns int32 0."""
+    """A function of the device library. Addresses are uint64. Functions without result return 0."""
 
     pure: bool
     """The function has no side effects, so the compiler may drop a call whose result is unused."""
@@ -88,5 +88,4 @@ MORI_DEVICE_FUNCTIONS: dict[str, DeviceFunction] = _table()
 
 The last word of a name says which threads make the call together: ``thread`` (each for itself),
 ``warp`` (all lanes, one operation) or ``block`` (all threads, one operation). Counts are elements
-of the type in
-the name, or bytes for ``mem``."""
+of the type in the name, or bytes for ``mem``."""
