@@ -17,11 +17,11 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An address is host:port for sockets, libfabric's own text where that has one, and otherwise "fi:"
-// with the format's number and the bytes in hex.
+// An address is host:port for sockets, or libfabric's own text if the format has one. Otherwise it
+// is "fi:" with the format's number and the bytes in hex.
 const rawAddr = "fi:"
 
-// addrText is the text of an address in libfabric's form.
+// addrText returns the text of an address in libfabric's form.
 func addrText(format uint32, b []byte) fabric.Addr {
 	switch {
 	case format == lf.FormatIn && len(b) >= 8:
@@ -40,7 +40,7 @@ func addrText(format uint32, b []byte) fabric.Addr {
 	return fabric.Addr(fmt.Sprintf("%s%d:%x", rawAddr, format, b))
 }
 
-// addrBytes is the inverse of addrText. ErrInvalid for what is no address of this format.
+// addrBytes is the inverse of addrText. ErrInvalid if a is not an address in this format.
 func addrBytes(format uint32, a fabric.Addr) ([]byte, error) {
 	bad := func(why any) ([]byte, error) {
 		return nil, fmt.Errorf("address %q: %v: %w", a, why, fabric.ErrInvalid)

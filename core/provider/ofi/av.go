@@ -13,8 +13,8 @@ import (
 	"mori/core/fabric/util"
 )
 
-// A vector is a fabric.AV that notifies the endpoints bound to it of what comes and goes: libfabric
-// names the senders only of messages from addresses that it was given.
+// A vector is a fabric.AV that notifies its bound endpoints of inserted and removed addresses.
+// libfabric reports the sender of a message only if it has been given the address.
 type vector struct {
 	*util.AV
 
@@ -59,7 +59,7 @@ func (v *vector) each(fn func(*datagram)) {
 	}
 }
 
-// join adds e to those that are notified, beginning with what is known.
+// join adds e to the notified endpoints, and first inserts the current addresses.
 func (v *vector) join(e *datagram) {
 	v.mu.Lock()
 	v.users[e] = true

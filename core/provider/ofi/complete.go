@@ -9,7 +9,7 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// completed takes what libfabric's queue held. With engine.polling held.
+// completed handles completions from libfabric's queue. The caller holds engine.polling.
 func (e *endpoint) completed(done []lf.Completion) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -27,7 +27,8 @@ func (e *endpoint) completed(done []lf.Completion) {
 	}
 }
 
-// notified passes on a peer's write with data. What has no place waits, and with it the queue.
+// notified reports a peer's write with data. If the CQ has no place, the completion waits, and with
+// it the queue.
 func (e *endpoint) notified(c *lf.Completion) {
 	w := fabric.Completion{Kind: fabric.OpRemoteWrite, Flags: fabric.OpRemoteData, Src: e.source(c), Len: c.Len, Data: c.Data}
 	if len(e.backlog) == 0 && e.Queues.Rx.TryPush(w) {
@@ -38,8 +39,8 @@ func (e *endpoint) notified(c *lf.Completion) {
 	e.retries.set()
 }
 
-// again offers libfabric what it did not take, and the queue what had no place. With engine.polling
-// held.
+// again retries ops that libfabric did not accept, and completions for which the queue had no
+// place. The caller holds engine.polling.
 func (e *endpoint) again() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -66,7 +67,7 @@ func (e *endpoint) again() {
 	}
 }
 
-// source is the number of the peer that sent c, 0 if it is not known.
+// source returns the number of the peer that sent c, or 0 if it is unknown.
 func (e *endpoint) source(c *lf.Completion) fabric.AVAddr {
 	if e.peers == nil || e.domain.offer.info.Caps&fabric.CapSource == 0 {
 		return 0

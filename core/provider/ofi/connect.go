@@ -15,11 +15,11 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// A connected is an EPMsg: an endpoint that is a fabric.Connector.
+// A connected is an EPMsg endpoint, which is also a fabric.Connector.
 type connected struct {
 	*endpoint
 	setup sync.Mutex    // held by Connect, Accept and Close
-	news  chan lf.Event // how connecting ended; holds one
+	news  chan lf.Event // the result of connecting; holds one element
 	peer  fabric.Addr   // under endpoint.mu
 	to    fabric.Addr   // peer, once connected
 }
@@ -30,7 +30,8 @@ var (
 	_ taker            = (*connected)(nil)
 )
 
-// Connect asks the listener at to; see fabric.Connector. When it fails the endpoint may try again.
+// Connect requests a connection from the listener at to; see fabric.Connector. If it fails, the
+// endpoint may try again.
 func (c *connected) Connect(ctx context.Context, to fabric.Addr, private []byte) ([]byte, error) {
 	if err := c.State.Connect(); err != nil {
 		return nil, err
@@ -76,7 +77,7 @@ func (c *connected) begin(info lf.FID, to fabric.Addr, start func() error) error
 	g.polling.Lock()
 	defer g.polling.Unlock()
 	select {
-	case <-c.news: // of an attempt before
+	case <-c.news: // of an earlier attempt
 	default:
 	}
 	c.to = to
@@ -88,7 +89,7 @@ func (c *connected) begin(info lf.FID, to fabric.Addr, start func() error) error
 	return start()
 }
 
-// await waits for how connecting ends.
+// await waits for the result of connecting.
 func (c *connected) await(ctx context.Context) (lf.Event, error) {
 	select {
 	case ev := <-c.news:
@@ -100,7 +101,7 @@ func (c *connected) await(ctx context.Context) (lf.Event, error) {
 	}
 }
 
-// abandon goes back to enabled after an attempt that failed, unless it succeeded after all.
+// abandon returns to enabled after a failed attempt, unless it has succeeded after all.
 func (c *connected) abandon() {
 	g := c.domain.network.engine
 	g.polling.Lock()
@@ -152,7 +153,7 @@ func (c *connected) Accept(ctx context.Context, req fabric.ConnReq, private []by
 	return nil
 }
 
-// event takes what libfabric reports of the connection. With engine.polling held.
+// event handles a libfabric event of the connection. The caller holds engine.polling.
 func (c *connected) event(ev lf.Event) {
 	switch {
 	case ev.Err == 0 && ev.Kind == lf.Connected && c.State.Connected():
@@ -183,7 +184,8 @@ func (c *connected) report(ev lf.Event) {
 	}
 }
 
-// lost ends a connection: ops first, then the event. With engine.polling held.
+// lost ends a connection: it ends the ops first, then reports the event. The caller holds
+// engine.polling.
 func (c *connected) lost(errno fabric.Errno, detail string) {
 	ops := errno
 	if errno == fabric.ErrShutdown {
@@ -199,14 +201,14 @@ func (c *connected) lost(errno fabric.Errno, detail string) {
 	}
 }
 
-// Peer is the address of the listener or of who asked.
+// Peer returns the address of the listener or of the requesting peer.
 func (c *connected) Peer() fabric.Addr {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.peer
 }
 
-// Shutdown ends the connection in good order; see fabric.Connector.
+// Shutdown ends the connection in order; see fabric.Connector.
 func (c *connected) Shutdown() error {
 	g := c.domain.network.engine
 	g.polling.Lock()

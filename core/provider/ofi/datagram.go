@@ -12,10 +12,10 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// A datagram is an EPRDM.
+// A datagram is an EPRDM endpoint.
 type datagram struct {
 	*endpoint
-	src  fabric.Addr // where it was asked to be
+	src  fabric.Addr // the requested source address
 	name fabric.Addr
 }
 
@@ -30,7 +30,7 @@ func newDatagram(e *endpoint, src fabric.Addr) *datagram {
 	return &datagram{endpoint: e, src: src}
 }
 
-// BindAV makes av the meaning of Op.Dest; see fabric.Endpoint.
+// BindAV sets the address vector of Op.Dest; see fabric.Endpoint.
 func (e *datagram) BindAV(av fabric.AV) error {
 	return e.Configure(func() error {
 		v, ok := av.(*vector)
@@ -65,7 +65,7 @@ func (e *datagram) Enable() error {
 	return nil
 }
 
-// Name is the address of the libfabric endpoint; see fabric.Endpoint.
+// Name returns the address of the libfabric endpoint; see fabric.Endpoint.
 func (e *datagram) Name() (fabric.Addr, error) {
 	switch {
 	case isClosed(e.closing):
@@ -89,14 +89,14 @@ func (e *datagram) Close() error {
 	return nil
 }
 
-// insert makes addresses known to libfabric.
+// insert inserts addresses into libfabric's address vector.
 func (e *datagram) insert(addrs ...fabric.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.peers.insert(addrs)
 }
 
-// part lets go of an address once its ops have ended.
+// part removes an address once its ops have ended.
 func (e *datagram) part(addr fabric.Addr) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -135,13 +135,13 @@ func (e *datagram) open() error {
 		return fmt.Errorf("name of endpoint: %w", cause(err))
 	}
 	if e.name = addrText(d.offer.fi.AddrFormat, name); e.src != "" && e.name == exactName(e.src) {
-		e.name = e.src // the same to peers
+		e.name = e.src // equivalent for peers
 	}
 	return nil
 }
 
-// exactName is a source address that shm does not make a unique one of: it appends numbers behind
-// its own prefix.
+// exactName returns a source address that shm uses unchanged. For other addresses, shm appends
+// numbers after its own prefix to make them unique.
 func exactName(a fabric.Addr) fabric.Addr {
 	if rest, ok := strings.CutPrefix(string(a), "fi_shm://"); ok {
 		return fabric.Addr("fi_ns://" + rest)

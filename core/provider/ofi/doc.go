@@ -1,34 +1,37 @@
 // SPDX-License-Identifier: MIT
 
-// Package ofi is a provider over a real libfabric, version 1.17 or newer, which is loaded when it
-// is first asked for. It reaches networks that there is no code for here, and the conformance suite
-// runs on it to find cases that ask for more than the words promise.
+// Package ofi is a provider that uses libfabric, version 1.17 or newer, and loads it when it is
+// first needed. It reaches networks for which mori has no code of its own. The conformance suite
+// also runs on it, to find cases that require more than the contract promises.
 //
-// It is built with the tag ofi only (package native/libfabric says what that needs); without it the
-// package is empty. [New] makes a provider of what one libfabric provider offers, such as "tcp",
-// "tcp;ofi_rxm" or "shm", or of all. Where there is no libfabric, GetInfo and Open answer
-// ErrNotSupported with the loader's words.
+// The package is built only with the tag ofi (see package native/libfabric for requirements);
+// without it the package is empty. [New] makes a provider for the offers of one libfabric provider,
+// such as "tcp", "tcp;ofi_rxm" or "shm", or of all. If libfabric is not available, GetInfo and Open
+// return ErrNotSupported with the loader's message.
 //
-// # What is libfabric's and what is ours
+// # What libfabric does and what ofi does
 //
-// Every byte of an op is moved by libfabric, and every success is one that libfabric reported. Ours
-// are the queues, counters and address vectors that the caller sees (core/fabric/util), because
-// their contracts are stricter: places are reserved, a hook is called for entries, numbers begin at
-// 1. One goroutine for each open fabric polls libfabric's queues and fills ours; it is also what
-// makes providers with manual progress move. Counters count in it, and not by fi_cntr.
+// libfabric moves every byte of an op and reports every success. The queues, counters and address
+// vectors that the caller sees are those of core/fabric/util, because their contracts are stricter:
+// they reserve places, call a hook for entries, and number addresses from 1. One goroutine for each
+// open fabric polls libfabric's queues and fills ours. It also drives providers with manual
+// progress. Counters do not use fi_cntr.
 //
-// An accepted op has a slot, whose C memory is libfabric's context of the op, and stands in the
-// lane of its peer until libfabric takes it. FI_EAGAIN leaves it there, and a fence holds its lane
-// up until the ops before it ended, since few providers offer FI_FENCE. Within a lane ops are
-// posted in order, lanes do not wait for one another.
+// An accepted op has a slot, whose C memory is libfabric's context of the op. The op is queued in
+// the lane of its peer until libfabric accepts it. After FI_EAGAIN it stays there. A fence blocks
+// its lane until the earlier ops have ended, since few providers support FI_FENCE. Ops of a lane
+// are posted in order; lanes do not wait for each other.
 //
-// # What is weaker than at other providers
+// # Weaker guarantees than other providers
 //
-// Regions have no secret (ModeKeyIsProof). Where the transport is a connection, an access that the
-// target refuses ends it (ModeDenialFatal). A region that closes answers no new access, but one
-// that was already let in may still land. libfabric reports a shutdown and a broken connection
-// alike: both are ErrShutdown. A send that completes on delivery is ErrNotSupported where
-// there is no FI_MATCH_COMPLETE, but over tcp: FI_DELIVERY_COMPLETE may come while the message
-// waits in memory of libfabric. What single providers of 1.17 do otherwise is in the table of the
-// tests; do not use shm where an op may be refused or a peer may go, since it crashes.
+//   - Regions have no secret (ModeKeyIsProof).
+//   - If the transport is a connection, an access that the target denies ends it
+//     (ModeDenialFatal).
+//   - A closed region accepts no new access, but an access in progress may still write to it.
+//   - libfabric does not distinguish a shutdown from a broken connection: both are ErrShutdown.
+//   - A send that completes on delivery is ErrNotSupported without FI_MATCH_COMPLETE, except over
+//     tcp: FI_DELIVERY_COMPLETE may come while the message waits in memory of libfabric.
+//
+// The table of the tests lists deviations of single providers of 1.17. Do not use shm if an op may
+// be denied or a peer may end, since shm then crashes.
 package ofi

@@ -17,7 +17,7 @@ type domain struct {
 	util.DomainBase
 	network *network
 	offer   offer
-	list    lf.InfoList // holds offer.id
+	list    lf.InfoList // owns offer.id
 	fid     lf.FID
 	imports *imports
 	atomics atomicTable
@@ -28,7 +28,7 @@ var (
 	_ fabric.AtomicQuerier = (*domain)(nil)
 )
 
-// checkAddr refuses what is no address of the domain's format.
+// checkAddr rejects texts that are not addresses in the domain's format.
 func (d *domain) checkAddr(a fabric.Addr) error {
 	_, err := addrBytes(d.offer.fi.AddrFormat, a)
 	return err
@@ -43,10 +43,10 @@ func (d *domain) AV(size int) (fabric.AV, error) {
 	return &vector{AV: v, users: make(map[*datagram]bool), known: make(map[fabric.Addr]bool)}, nil
 }
 
-// An atomicTable says how many elements an op of a kind may have, by op and type. Zero is none.
+// An atomicTable has the most elements of an op by kind, op and type. Zero means unsupported.
 type atomicTable map[fabric.OpKind]*[fabric.AtomicMSwap + 1][fabric.Complex128 + 1]int
 
-// queryAll asks libfabric for everything at once, so that Submit knows what it must refuse.
+// queryAll queries libfabric for all atomics at once, so that Submit can reject unsupported ones.
 func queryAll(dom lf.FID, most uint64) atomicTable {
 	t := make(atomicTable)
 	for _, kind := range []fabric.OpKind{fabric.OpAtomic, fabric.OpFetchAtomic, fabric.OpCompareAtomic} {
@@ -65,7 +65,7 @@ func queryAll(dom lf.FID, most uint64) atomicTable {
 	return t
 }
 
-// QueryAtomic answers what libfabric did; see fabric.AtomicQuerier.
+// QueryAtomic returns what queryAll has recorded; see fabric.AtomicQuerier.
 func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	if !fabric.AtomicValid(kind, op, t) {
 		return 0, fmt.Errorf("query %v %v of %v: %w", kind, op, t, fabric.ErrInvalid)
@@ -77,7 +77,7 @@ func (d *domain) QueryAtomic(kind fabric.OpKind, op fabric.AtomicOp, t fabric.Da
 	return n, nil
 }
 
-// queryAtomic is how many elements libfabric takes in one op.
+// queryAtomic returns the most elements of one op that libfabric accepts.
 func queryAtomic(dom lf.FID, kind fabric.OpKind, op fabric.AtomicOp, t fabric.DataType) (int, error) {
 	var flags uint64
 	switch kind {
@@ -93,7 +93,7 @@ func queryAtomic(dom lf.FID, kind fabric.OpKind, op fabric.AtomicOp, t fabric.Da
 	return int(count), err
 }
 
-// Ours begin at 1; the order is the same.
+// Our data types begin at 1; the order is the same.
 func atomicType(t fabric.DataType) uint32 { return lf.Int8 + uint32(t-fabric.Int8) }
 func atomicOp(op fabric.AtomicOp) uint32  { return lf.Min + uint32(op-fabric.AtomicMin) }
 

@@ -13,8 +13,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An endpoint is what both types have in common. Its libfabric endpoint is made by Enable, or, for
-// an EPMsg, by Connect or Accept, since libfabric makes a passive one of the request.
+// An endpoint is the common part of both types. Enable makes its libfabric endpoint. For an EPMsg,
+// Connect or Accept does, since libfabric makes a passive endpoint from the request.
 type endpoint struct {
 	util.MsgBase
 	domain *domain
@@ -22,7 +22,7 @@ type endpoint struct {
 
 	closeOnce sync.Once
 	closing   chan struct{} // closed when Close begins
-	forget    func()        // ends OnSpace
+	forget    func()        // removes the OnSpace function
 
 	mu      sync.Mutex
 	queue   lf.Queue
@@ -66,7 +66,7 @@ func (d *domain) Endpoint(in *fabric.Info) (fabric.Endpoint, error) {
 // Enable ends the configuration; see fabric.Endpoint.
 func (e *endpoint) Enable() error { return e.enableWith(func() error { return nil }) }
 
-// enableWith is Enable with open in between.
+// enableWith is Enable with an open function.
 func (e *endpoint) enableWith(open func() error) error {
 	return e.EnableWith(func() error {
 		if err := open(); err != nil {
@@ -77,7 +77,7 @@ func (e *endpoint) enableWith(open func() error) error {
 	})
 }
 
-// Cancel asks libfabric to end receives that it has, and ends those that it does not have.
+// Cancel asks libfabric to cancel the receives that it has, and ends the others.
 func (e *endpoint) Cancel(ctx uint64) error {
 	if isClosed(e.closing) {
 		return fabric.ErrClosed
@@ -97,7 +97,7 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// close ends everything. Nobody connects any more.
+// close ends everything. No Connect or Accept is running any more.
 func (e *endpoint) close() {
 	e.State.Close()
 	g := e.domain.network.engine
@@ -114,7 +114,7 @@ func (e *endpoint) close() {
 	e.domain.Leave()
 }
 
-// Path is the name of the libfabric provider.
+// Path returns the name of the libfabric provider.
 func (e *endpoint) Path() (name, reason string) { return e.domain.offer.fi.Provider, "libfabric" }
 
 func isClosed(c <-chan struct{}) bool {

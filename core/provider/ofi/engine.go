@@ -16,37 +16,37 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// An engine is the goroutine of an open fabric: it polls libfabric's queues and hands out their
-// entries.
+// An engine is the goroutine of an open fabric. It polls libfabric's queues and passes their
+// entries to the endpoints.
 //
-// polling is held by it for each look and all that follows from it, and by the goroutine that opens
-// or closes what is polled. It comes before the lock of an endpoint. What an endpoint's queue holds
-// when polling is taken can thus be drained before the endpoint ends.
+// The engine holds polling during each poll and the handling of its results. Goroutines that open
+// or close polled objects hold it, too. It is taken before an endpoint's lock. So the holder can
+// drain an endpoint's queue before the endpoint ends.
 type engine struct {
 	polling sync.Mutex
 	eq      lf.FID
 	queues  []lf.Queue
 	turn    int
-	last    uint64 // owner given out
+	last    uint64 // the last owner number given out
 	owners  map[uint64]*endpoint
 	takers  map[lf.FID]taker // of events
 	out     [64]lf.Completion
 	events  *lf.EventReader
 
-	stalled atomic.Int32 // endpoints that want to be called again at each look
+	stalled atomic.Int32 // endpoints that want a retry at each poll
 
-	fd      int // readable: look again
+	fd      int // readable: poll again
 	asleep  atomic.Bool
 	stopped atomic.Bool
 	done    chan struct{}
 }
 
-// A taker gets the events of an object: an endpoint or a listener.
+// A taker handles the events of an object: an endpoint or a listener.
 type taker interface{ event(ev lf.Event) }
 
-// The goroutine looks this often before it sleeps, and sleeps for a time that doubles from the
-// first to the second number of microseconds while nothing comes. libfabric does not wake it for
-// what peers do: providers with manual progress cannot.
+// The goroutine polls this often before it sleeps. While nothing arrives, its sleep doubles from
+// the first to the second number of microseconds. libfabric does not wake it for peers' actions:
+// providers with manual progress cannot.
 const (
 	looks    = 64
 	napLeast = 20
@@ -68,7 +68,7 @@ func newEngine(fab lf.FID) (*engine, error) {
 	return g, nil
 }
 
-// stop ends the goroutine and closes what it polls.
+// stop ends the goroutine and closes the polled objects.
 func (g *engine) stop() error {
 	g.stopped.Store(true)
 	sys.EventSet(g.fd)
@@ -76,7 +76,7 @@ func (g *engine) stop() error {
 	return errors.Join(sys.CloseFD(g.fd), g.eq.Close())
 }
 
-// kick makes the goroutine look if it sleeps.
+// kick wakes the goroutine if it sleeps.
 func (g *engine) kick() {
 	if g.asleep.Load() {
 		sys.EventSet(g.fd)
@@ -103,7 +103,7 @@ func (g *engine) run() {
 	}
 }
 
-// look polls once and reports whether there was anything.
+// look polls once and reports whether there were any entries.
 func (g *engine) look() bool {
 	g.polling.Lock()
 	defer g.polling.Unlock()
@@ -124,7 +124,7 @@ func (g *engine) look() bool {
 	return n > 0 || ok
 }
 
-// poll reads queues and hands the completions to their endpoints. With polling held.
+// poll reads queues and passes the completions to their endpoints. The caller holds polling.
 func (g *engine) poll(queues []lf.Queue) int {
 	if len(queues) == 0 {
 		return 0
@@ -143,13 +143,13 @@ func (g *engine) poll(queues []lf.Queue) int {
 	return n
 }
 
-// drain polls one queue until there is nothing in it. With polling held.
+// drain polls one queue until it is empty. The caller holds polling.
 func (g *engine) drain(q lf.Queue) {
 	for one := []lf.Queue{q}; g.poll(one) > 0; {
 	}
 }
 
-// add makes the engine poll cq for e. With polling held.
+// add makes the engine poll cq for e. The caller holds polling.
 func (g *engine) add(e *endpoint, cq lf.FID) lf.Queue {
 	g.last++
 	q := lf.Queue{CQ: cq, Owner: g.last}
@@ -158,12 +158,12 @@ func (g *engine) add(e *endpoint, cq lf.FID) lf.Queue {
 	return q
 }
 
-// pause stops to poll q. With polling held.
+// pause stops polling q. The caller holds polling.
 func (g *engine) pause(q lf.Queue) {
 	g.queues = slices.DeleteFunc(g.queues, func(o lf.Queue) bool { return o == q })
 }
 
-// resume polls q again. With polling held.
+// resume polls q again. The caller holds polling.
 func (g *engine) resume(q lf.Queue) {
 	if !slices.Contains(g.queues, q) {
 		g.queues = append(g.queues, q)

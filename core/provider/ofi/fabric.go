@@ -24,12 +24,12 @@ type network struct {
 	engine   *engine
 
 	mu      sync.Mutex
-	waiting []*listener // closed, with requests that nobody answered
+	waiting []*listener // closed, with unanswered requests
 }
 
 var _ fabric.Fabric = (*network)(nil)
 
-// infoOr is in, or the fabric's own if it says nothing of the device.
+// infoOr returns in, or the fabric's own Info if in names no device.
 func (f *network) infoOr(in *fabric.Info) *fabric.Info {
 	if in == nil || in.FabricName == "" {
 		return f.info

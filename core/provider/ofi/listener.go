@@ -17,8 +17,8 @@ import (
 // backlogSize bounds the requests that wait for Accept; more are rejected.
 const backlogSize = 128
 
-// A listener is a fabric.Listener. Its libfabric endpoint lives until its last request was
-// answered, since rejecting needs it, and is closed with the fabric at the latest.
+// A listener is a fabric.Listener. Its libfabric endpoint is needed to reject requests. So it
+// exists until the last request was answered, or at the latest until the fabric closes.
 type listener struct {
 	network *network
 	addr    fabric.Addr
@@ -107,7 +107,7 @@ func (l *listener) Accept(ctx context.Context) (fabric.ConnReq, error) {
 	}
 }
 
-// event takes a request. With engine.polling held.
+// event handles a request. The caller holds engine.polling.
 func (l *listener) event(ev lf.Event) {
 	if ev.Info == 0 {
 		return
@@ -128,7 +128,7 @@ func (l *listener) event(ev lf.Event) {
 	}
 }
 
-// Close rejects the requests that nobody saw.
+// Close rejects the requests that Accept has not returned.
 func (l *listener) Close() error {
 	l.once.Do(func() {
 		g := l.network.engine
@@ -154,7 +154,7 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// abandon rejects what was handed out and not answered. The fabric closes.
+// abandon rejects unanswered requests when the fabric closes.
 func (l *listener) abandon() {
 	g := l.network.engine
 	g.polling.Lock()
@@ -172,14 +172,14 @@ func (l *listener) abandon() {
 	}
 }
 
-// reject refuses a claimed request. With engine.polling held.
+// reject rejects a claimed request. The caller holds engine.polling.
 func (l *listener) reject(r *request, private []byte) {
 	_ = l.fid.Reject(lf.Handle(r.info), private)
 	l.over(r)
 }
 
-// over ends a claimed request, and the listener if it is closed and that was the last. With
-// engine.polling held.
+// over ends a claimed request. If the listener is closed and has no other requests, over ends it,
+// too. The caller holds engine.polling.
 func (l *listener) over(r *request) {
 	lf.FreeInfo(r.info)
 	l.mu.Lock()
@@ -190,7 +190,7 @@ func (l *listener) over(r *request) {
 	}
 }
 
-// closeFID closes what libfabric has. With engine.polling and mu held.
+// closeFID closes the libfabric object. The caller holds engine.polling and mu.
 func (l *listener) closeFID() {
 	if l.fid != 0 {
 		delete(l.network.engine.takers, l.fid)
@@ -214,7 +214,7 @@ func (r *request) Peer() fabric.Addr { return r.peer }
 
 func (r *request) Private() []byte { return r.private }
 
-// claim reports whether the caller is the one to answer.
+// claim reports whether the caller may answer.
 func (r *request) claim() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -223,7 +223,7 @@ func (r *request) claim() bool {
 	return first
 }
 
-// done ends a request that was claimed and accepted, or not.
+// done ends a claimed request, whether it was accepted or not.
 func (r *request) done() {
 	g := r.listener.network.engine
 	g.polling.Lock()

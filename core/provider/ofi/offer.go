@@ -11,37 +11,37 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// What libfabric leaves unbounded is bounded here: lengths add up, and slots are memory.
+// Bounds for what libfabric does not bound: lengths are added up, and slots take memory.
 const (
 	maxMsg   = 1 << 40
 	maxSlots = 4096
 )
 
-// mrModes are the rules that this provider can follow or pass on.
+// mrModes are the rules that this provider can follow or pass on to the caller.
 const mrModes = lf.MRLocal | lf.MRVirtAddr | lf.MRAllocated | lf.MRProvKey
 
-// An offer is one fi_info and what it is in our words.
+// An offer is one fi_info and its fabric.Info.
 type offer struct {
 	fi   lf.Offer
 	info fabric.Info
-	id   lf.FID // lives as long as its list
+	id   lf.FID // valid as long as its list
 
-	// delivered is the flag of a send that completes when it is in the memory of a receive, 0 if it
-	// cannot be had: FI_DELIVERY_COMPLETE may come while the message waits in memory of libfabric.
+	// delivered is the flag for a send that completes when it is in the memory of a receive, or 0 if
+	// unsupported. FI_DELIVERY_COMPLETE may come while the message waits in memory of libfabric.
 	delivered uint64
 
-	// forgets is the flag with which the provider never ends a write of no bytes.
+	// forgets is the flag with which the provider never completes a write of no bytes.
 	forgets uint64
 }
 
-// A query is what an offer is found by, and found again.
+// A query is the arguments that find an offer, and find it again.
 type query struct {
 	ep            uint32
 	atomic        bool
 	node, service string
 }
 
-// ask lists the offers for q. The infos live in list, which the caller frees.
+// ask returns the offers for q. The infos belong to list, which the caller frees.
 func (p *Provider) ask(q query) (offers []offer, list lf.InfoList, err error) {
 	h := lf.Hints{Provider: p.opts.Provider, Source: p.opts.Source, Node: q.node, Service: q.service, EPType: q.ep, MRMode: mrModes,
 		Caps: p.caps(q), TxOpFlags: lf.DeliveryComplete}
@@ -63,8 +63,8 @@ func (p *Provider) ask(q query) (offers []offer, list lf.InfoList, err error) {
 	return offers, list, nil
 }
 
-// caps are the capabilities to ask for: those of q, and what libfabric grants to those only who
-// ask. It is found out once.
+// caps returns the capabilities to request: those of q, and those that libfabric grants only on
+// request. It determines them once.
 func (p *Provider) caps(q query) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *Provider) caps(q query) uint64 {
 	return caps
 }
 
-// cause makes a libfabric number ours: they are the same.
+// cause converts a libfabric number; the numbers are the same.
 func cause(err error) error {
 	if errno := fabric.ErrnoOf(err); errno != 0 {
 		return errno
@@ -96,7 +96,7 @@ func cause(err error) error {
 	return err
 }
 
-// inWords says what fi can do. What only an open domain knows is in Provider.limits.
+// inWords converts fi to a fabric.Info. Provider.limits adds what only an open domain reports.
 func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	version, _ := p.Version()
 	in := fabric.Info{
@@ -107,7 +107,7 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 		Caps:            fabric.CapMSG | fabric.CapRMA,
 		Mode:            fabric.ModeKeyIsProof | fabric.ModeDenialFatal,
 		EPType:          fabric.EPMsg,
-		Order:           fabric.Order(fi.TxOrder&fi.RxOrder) & fabric.OrderAll, // bit by bit the same
+		Order:           fabric.Order(fi.TxOrder&fi.RxOrder) & fabric.OrderAll, // same bits
 		Limits: fabric.Limits{
 			MaxMsg:     min(fi.MaxMsg, maxMsg),
 			MaxInject:  fi.Inject,
@@ -135,9 +135,9 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 		}
 	}
 	if fi.Provider == "shm" {
-		in.Mode &^= fabric.ModeDenialFatal // refusals are answered one by one
-		in.Caps |= fabric.CapLocalComm     // which it does not say
-		in.Caps &^= fabric.CapSource       // 1.17 names the peer of number 0 where it does not know
+		in.Mode &^= fabric.ModeDenialFatal // refusals are answered individually
+		in.Caps |= fabric.CapLocalComm     // not reported by the provider
+		in.Caps &^= fabric.CapSource       // 1.17 reports peer 0 for unknown peers
 	}
 	for _, m := range []struct {
 		theirs uint32
@@ -153,8 +153,8 @@ func (p *Provider) inWords(fi *lf.Offer) fabric.Info {
 	return in
 }
 
-// delivered asks for FI_MATCH_COMPLETE. The tcp provider does not have it, but leaves a message on
-// the socket until there is a receive.
+// delivered requests FI_MATCH_COMPLETE. The tcp provider does not support it, but leaves a message
+// on the socket until there is a receive.
 func (p *Provider) delivered(q query, fi *lf.Offer) uint64 {
 	h := lf.Hints{Provider: p.opts.Provider, Source: p.opts.Source, EPType: q.ep, MRMode: mrModes, Caps: p.caps(q), TxOpFlags: lf.MatchComplete}
 	if list, err := lf.GetInfo(&h); err == nil {
@@ -167,8 +167,8 @@ func (p *Provider) delivered(q query, fi *lf.Offer) uint64 {
 	return 0
 }
 
-// queries are what GetInfo asks for, best first. With atomics some providers keep less order, so
-// these are for those who ask.
+// queries returns the queries of GetInfo, best first. With atomics some providers guarantee less
+// order, so only hints that request atomics query them.
 func queries(hints *fabric.Info, node, service string) []query {
 	var out []query
 	for _, ep := range []uint32{lf.EPMsg, lf.EPRDM} {
@@ -193,7 +193,7 @@ func queries(hints *fabric.Info, node, service string) []query {
 	return out
 }
 
-// find is the offer that in, an answer of GetInfo, was made of, in a list that the caller frees.
+// find returns the offer from which GetInfo made in, in a list that the caller frees.
 func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 	q := query{ep: lf.EPMsg, atomic: in.Caps&fabric.CapAtomic != 0}
 	if in.EPType == fabric.EPRDM {
@@ -217,8 +217,8 @@ func (p *Provider) find(in *fabric.Info) (offer, lf.InfoList, error) {
 	return offer{}, lf.InfoList{}, fmt.Errorf("find device %q on %q again: %w", in.DomainName, in.FabricName, fabric.ErrNoData)
 }
 
-// limits completes an offer's limits with those that libfabric reports for open objects only. They
-// are opened once for each kind of offer.
+// limits adds to an offer's limits those that libfabric reports only for open objects. It opens the
+// objects once for each kind of offer.
 func (p *Provider) limits(o *offer) fabric.Limits {
 	key := fmt.Sprint(o.info.FabricName, " ", o.info.DomainName, " ", o.info.EPType, o.info.Caps)
 	p.mu.Lock()
@@ -233,13 +233,13 @@ func (p *Provider) limits(o *offer) fabric.Limits {
 	return l
 }
 
-// A measured has the limits that libfabric reports for open objects only.
+// A measured has the limits that libfabric reports only for open objects.
 type measured struct {
 	private int    // bytes of private data
 	atomic  uint64 // bytes of an atomic op of any kind
 }
 
-// measure opens what it must and closes it again. What cannot be had is zero.
+// measure opens the objects and closes them again. Unavailable limits are zero.
 func measure(o *offer) (m measured) {
 	fab, err := lf.OpenFabric(o.id)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// open makes the libfabric endpoint of info with a completion queue, and starts to poll it. With
-// polling held.
+// open makes the libfabric endpoint of info with a completion queue, and starts polling it. The
+// caller holds polling.
 func (e *endpoint) open(info lf.FID) (err error) {
 	d := e.domain
 	var fid, cq, fiAV lf.FID
@@ -23,7 +23,7 @@ func (e *endpoint) open(info lf.FID) (err error) {
 			}
 		}
 	}
-	// One entry for each slot, and as many for what peers cause.
+	// One entry for each slot, and as many for completions that peers cause.
 	if cq, err = lf.OpenCQ(d.fid, 2*(e.limits.TxSize+e.limits.RxSize)); err != nil {
 		return fmt.Errorf("open completion queue of libfabric: %w", cause(err))
 	}
@@ -56,8 +56,8 @@ func (e *endpoint) open(info lf.FID) (err error) {
 	return nil
 }
 
-// discard closes the libfabric endpoint. Receives that it had wait for the next one. With polling
-// and mu held.
+// discard closes the libfabric endpoint. Its receives wait for the next one. The caller holds
+// polling and mu.
 func (e *endpoint) discard() {
 	if e.ops.fid == 0 {
 		return
@@ -75,8 +75,8 @@ func (e *endpoint) discard() {
 	_ = e.queue.CQ.Close()
 }
 
-// shut ends the libfabric endpoint: what completed before counts, and all other ops end with an
-// error. before, if any, is called in between. With polling held.
+// shut ends the libfabric endpoint. Earlier completions count, and all other ops end with an error.
+// It calls before, if not nil, in between. The caller holds polling.
 func (e *endpoint) shut(errno fabric.Errno, detail string, before func()) {
 	if e.ops.fid != 0 {
 		e.domain.network.engine.drain(e.queue)

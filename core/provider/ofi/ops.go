@@ -12,19 +12,19 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// postBatch is how many ops cross into C at once.
+// postBatch is how many ops one call passes to C.
 const postBatch = 16
 
-// ops are the pending ops of an endpoint, in slots: some in lanes, where they wait for libfabric,
-// and some with libfabric. Under endpoint.mu.
+// ops are the pending ops of an endpoint, in slots. Some wait in lanes, others are with libfabric.
+// Guarded by endpoint.mu.
 type ops struct {
 	fid     lf.FID // 0: not open
 	table   table
-	recvs   lane // receives that libfabric does not have yet
+	recvs   lane // receives not yet posted to libfabric
 	queues  *util.Queues
 	offer   *offer
 	retries *retries
-	idle    func(l *lane) // called when nothing of a lane is pending
+	idle    func(l *lane) // called when a lane has no pending ops
 	post    [postBatch]lf.Op
 }
 
@@ -33,13 +33,13 @@ func (o *ops) init(queues *util.Queues, offer *offer, retries *retries) {
 	o.recvs.reset(lf.NoPeer)
 }
 
-// start posts the receives to a libfabric endpoint that was opened.
+// start posts the receives to a newly opened libfabric endpoint.
 func (o *ops) start(fid lf.FID) {
 	o.fid = fid
 	o.pump(&o.recvs)
 }
 
-// add puts op into line, with a place in cq for its completion.
+// add queues op in its lane, with a place in cq for its completion.
 func (o *ops) add(op *fabric.Op, l *lane, key uint64, cq *util.CQ) error {
 	if len(*o.table.free(op.Kind)) == 0 {
 		return fabric.ErrAgain
@@ -56,7 +56,7 @@ func (o *ops) add(op *fabric.Op, l *lane, key uint64, cq *util.CQ) error {
 	return nil
 }
 
-// pump posts what is in line, up to a fence or until libfabric takes no more. With mu held.
+// pump posts queued ops, up to a fence or until libfabric accepts no more. The caller holds mu.
 func (o *ops) pump(l *lane) {
 	if o.fid == 0 {
 		return
@@ -72,7 +72,7 @@ func (o *ops) pump(l *lane) {
 			n++
 		}
 		if n == 0 {
-			return // the end of what the fence waits for calls again
+			return // pump is called again when the ops before the fence have ended
 		}
 		k, err := o.fid.Post(o.post[:n])
 		if k > 0 {
@@ -99,7 +99,7 @@ func (o *ops) pump(l *lane) {
 // receives reports whether the op of slot i is a receive.
 func (o *ops) receives(i int32) bool { return o.table.slots[i].op.Kind == fabric.OpRecv }
 
-// ended ends the op of slot i as libfabric says.
+// ended ends the op of slot i with libfabric's result.
 func (o *ops) ended(i int32, c *lf.Completion, from fabric.AVAddr) {
 	s := &o.table.slots[i]
 	if c.Err != 0 {
@@ -125,7 +125,7 @@ func (o *ops) ended(i int32, c *lf.Completion, from fabric.AVAddr) {
 	o.next(l)
 }
 
-// failed ends the op of slot i, which is in no lane any more, with an error. With mu held.
+// failed ends the op of slot i, which is in no lane any more, with an error. The caller holds mu.
 func (o *ops) failed(i int32, errno fabric.Errno, detail string) {
 	s := &o.table.slots[i]
 	op, l, posted := s.op, s.lane, s.state == slotPosted
@@ -147,7 +147,7 @@ func (o *ops) failed(i int32, errno fabric.Errno, detail string) {
 	}
 }
 
-// next posts what waited for the end of an op of l.
+// next posts the ops that waited for the end of an op of l.
 func (o *ops) next(l *lane) {
 	if l.head >= 0 {
 		o.pump(l)
@@ -156,7 +156,7 @@ func (o *ops) next(l *lane) {
 	}
 }
 
-// cancel ends the receives with this Ctx, or asks libfabric to.
+// cancel ends the receives with this Ctx, or asks libfabric to cancel them.
 func (o *ops) cancel(ctx uint64) {
 	o.table.each(func(i int32, s *slot) {
 		if s.op.Kind != fabric.OpRecv || s.op.Ctx != ctx {
@@ -171,7 +171,7 @@ func (o *ops) cancel(ctx uint64) {
 	})
 }
 
-// stop closes the libfabric endpoint. Receives that it had wait in line for the next one.
+// stop closes the libfabric endpoint. Its receives are queued for the next one.
 func (o *ops) stop() {
 	_ = o.fid.Close()
 	o.fid = 0
@@ -184,14 +184,14 @@ func (o *ops) stop() {
 	})
 }
 
-// end ends every op. libfabric has none of them.
+// end ends every op. libfabric must have none of them.
 func (o *ops) end(errno fabric.Errno, detail string) {
 	o.table.each(func(i int32, _ *slot) { o.failed(i, errno, detail) })
 	o.recvs.reset(lf.NoPeer)
 }
 
-// transmitCause is the cause of an op that ended with its connection: libfabric reports none, or
-// that it was canceled.
+// transmitCause returns the cause of an op that ended with its connection. libfabric reports no
+// cause, or that the op was canceled.
 func transmitCause(errno fabric.Errno) fabric.Errno {
 	if errno == fabric.ErrCanceled {
 		return fabric.ErrConnReset
@@ -207,8 +207,8 @@ func receiveCause(errno fabric.Errno) fabric.Errno {
 	return errno
 }
 
-// retries makes the engine call an endpoint at each of its looks, while libfabric or a queue did
-// not take something. Under endpoint.mu.
+// retries makes the engine call an endpoint at each poll, while libfabric or a queue has not
+// accepted something. Guarded by endpoint.mu.
 type retries struct {
 	engine *engine
 	due    bool // counts in engine.stalled

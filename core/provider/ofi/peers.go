@@ -12,20 +12,20 @@ import (
 )
 
 // peers are the addresses that the libfabric endpoint of an EPRDM knows, with a lane for each.
-// Under endpoint.mu, but for av.
+// Guarded by endpoint.mu, except av.
 type peers struct {
 	av       *vector // constant once the endpoint is enabled
 	format   uint32
 	fiAV     lf.FID // 0: not open
 	byAddr   map[fabric.Addr]*lane
-	byNumber map[uint64]*lane // the same by libfabric's number
+	byNumber map[uint64]*lane // the same lanes by libfabric's number
 }
 
 func newPeers(format uint32) *peers {
 	return &peers{format: format, byAddr: make(map[fabric.Addr]*lane), byNumber: make(map[uint64]*lane)}
 }
 
-// lane is the line of ops to dest.
+// lane returns the lane of ops to dest.
 func (p *peers) lane(dest fabric.AVAddr) (*lane, error) {
 	addr, err := p.av.Lookup(dest)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *peers) lane(dest fabric.AVAddr) (*lane, error) {
 	return p.add(addr)
 }
 
-// add makes addr known to libfabric.
+// add inserts addr into libfabric's address vector.
 func (p *peers) add(addr fabric.Addr) (*lane, error) {
 	b, err := addrBytes(p.format, addr)
 	if err != nil {
@@ -53,8 +53,7 @@ func (p *peers) add(addr fabric.Addr) (*lane, error) {
 	return l, nil
 }
 
-// insert adds the addresses that are not known. One that libfabric does not take is refused when an
-// op names it.
+// insert adds the addresses that are new. If libfabric does not accept one, ops to it fail.
 func (p *peers) insert(addrs []fabric.Addr) {
 	if p.fiAV == 0 {
 		return
@@ -68,7 +67,7 @@ func (p *peers) insert(addrs []fabric.Addr) {
 	}
 }
 
-// idle undoes add for a peer without pending ops that the address vector does not hold any more.
+// idle undoes add for a peer that has no pending ops and is not in the address vector any more.
 func (p *peers) idle(l *lane) {
 	if !l.gone {
 		return
@@ -80,8 +79,8 @@ func (p *peers) idle(l *lane) {
 	delete(p.byNumber, l.peer)
 }
 
-// source is the number of the peer that sent c. It is 0 if libfabric does not report the sender or
-// the address vector does not hold it.
+// source returns the number of the peer that sent c. It is 0 if libfabric does not report the
+// sender or the address vector does not have it.
 func (p *peers) source(c *lf.Completion) fabric.AVAddr {
 	if l := p.byNumber[c.From]; l != nil && c.From != lf.NoPeer {
 		return p.av.Find(l.addr)
@@ -89,7 +88,7 @@ func (p *peers) source(c *lf.Completion) fabric.AVAddr {
 	return 0
 }
 
-// close closes what libfabric has.
+// close closes the libfabric objects.
 func (p *peers) close() {
 	if p.fiAV != 0 {
 		_ = p.fiAV.Close()
@@ -97,7 +96,7 @@ func (p *peers) close() {
 	}
 }
 
-// clear forgets every peer.
+// clear removes every peer.
 func (p *peers) clear() {
 	clear(p.byAddr)
 	clear(p.byNumber)

@@ -13,18 +13,17 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// Options choose what a Provider offers.
+// Options select what a Provider offers.
 type Options struct {
-	// Provider is libfabric's name of the provider: "tcp", "tcp;ofi_rxm", "shm". Empty offers all that
-	// there are.
+	// Provider is libfabric's name of the provider: "tcp", "tcp;ofi_rxm", "shm". Empty: all providers.
 	Provider string
 
-	// Source is our own address without a port, such as "127.0.0.1", and so the interface. Empty
-	// leaves the choice to libfabric.
+	// Source is our own address without a port, such as "127.0.0.1", which selects the interface.
+	// Empty: libfabric chooses.
 	Source string
 }
 
-// A Provider is what libfabric offers.
+// A Provider offers what libfabric offers.
 type Provider struct {
 	opts Options
 
@@ -35,15 +34,15 @@ type Provider struct {
 
 var _ fabric.Provider = (*Provider)(nil)
 
-// New makes a provider. The library is loaded when it is first asked something.
+// New makes a provider. The first call that needs the library loads it.
 func New(opts Options) *Provider {
 	return &Provider{opts: opts, measured: make(map[string]measured), granted: make(map[query]uint64)}
 }
 
-// Name is "ofi".
+// Name returns "ofi".
 func (p *Provider) Name() string { return "ofi" }
 
-// Version is that of the library, 1.17 before it is loaded.
+// Version returns the library's version, or 1.17 before it is loaded.
 func (p *Provider) Version() (provider, api fabric.Version) {
 	provider = fabric.Version{Major: 1, Minor: 17}
 	if lf.Load() == nil {
@@ -52,7 +51,8 @@ func (p *Provider) Version() (provider, api fabric.Version) {
 	return provider, fabric.Version{Major: 1}
 }
 
-// load is nil with a library, and otherwise wraps ErrNotSupported with the loader's words.
+// load returns nil if the library is loaded, or an error that wraps ErrNotSupported, with the
+// loader's message.
 func load() error {
 	if err := lf.Load(); err != nil {
 		return fmt.Errorf("%w: %w", err, fabric.ErrNotSupported)

@@ -13,8 +13,8 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// rawVersion and rawLen are of a region's portable form: version, key, address that ops name,
-// address in memory, size.
+// rawVersion and rawLen describe a region's portable form: version, key, address for ops, address
+// in memory, size.
 const (
 	rawVersion = 1
 	rawLen     = 1 + 4*8
@@ -73,13 +73,14 @@ func (d *domain) register(buf fabric.Buffer, access fabric.Access, key fabric.Re
 	return m, nil
 }
 
-// Desc is libfabric's descriptor where it wants local buffers registered.
+// Desc returns libfabric's descriptor, if it requires registered local buffers.
 func (m *region) Desc() fabric.MRDesc { return m.desc }
 
-// Raw is the key with what it takes to name bytes.
+// Raw returns the key and the addresses in portable form.
 func (m *region) Raw() []byte { return m.raw }
 
-// Close takes the region from libfabric; see fabric.MR, and doc.go for what it does not wait for.
+// Close deregisters the region from libfabric; see fabric.MR, and doc.go for what it does not wait
+// for.
 func (m *region) Close() error {
 	m.once.Do(func() {
 		g := m.domain.network.engine
@@ -95,7 +96,7 @@ func (m *region) Close() error {
 	return m.err
 }
 
-// imports are the peers' regions of a domain. Handles are given out once.
+// imports are the peers' regions of a domain. Handles are not reused.
 type imports struct {
 	mu   sync.RWMutex
 	last uint64
@@ -104,7 +105,7 @@ type imports struct {
 
 func newImports() *imports { return &imports{open: make(map[uint64]*remote)} }
 
-// lookup returns the region of a handle, nil if it is not or no longer valid.
+// lookup returns the region of a handle, or nil if the handle is not valid (any more).
 func (t *imports) lookup(handle uint64) *remote {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -116,7 +117,7 @@ type remote struct {
 	domain    *domain
 	handle    uint64
 	key, base uint64
-	memory    uint64 // where base is at the target, to know what is aligned
+	memory    uint64 // address of base at the target, for alignment checks
 }
 
 func (d *domain) Import(raw []byte) (fabric.RemoteMR, error) {
@@ -137,13 +138,13 @@ func (d *domain) Import(raw []byte) (fabric.RemoteMR, error) {
 	return r, nil
 }
 
-// Key is the handle.
+// Key returns the handle.
 func (r *remote) Key() uint64 { return r.handle }
 
-// Base is the address at the target where libfabric wants that, else 0.
+// Base returns the address at the target if libfabric requires it, else 0.
 func (r *remote) Base() uint64 { return r.base }
 
-// Close makes the handle unknown. Ops that looked it up before are not disturbed.
+// Close invalidates the handle. Ops that have looked it up before are not affected.
 func (r *remote) Close() error {
 	t := r.domain.imports
 	t.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"mori/core/fabric/util/atomics"
 )
 
-// Submit gives each op a slot and a place in its lane, and posts what may go; see fabric.Endpoint.
+// Submit assigns each op a slot, queues it in its lane, and posts what it can; see fabric.Endpoint.
 func (e *endpoint) Submit(ops []fabric.Op) (n int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -34,7 +34,7 @@ func (e *endpoint) Submit(ops []fabric.Op) (n int, err error) {
 	return n, err
 }
 
-// accept checks op and puts it in line. With mu held.
+// accept checks op and queues it. The caller holds mu.
 func (e *endpoint) accept(op *fabric.Op) (*lane, error) {
 	if err := e.State.Submit(op.Kind); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (e *endpoint) accept(op *fabric.Op) (*lane, error) {
 	return l, e.ops.add(op, l, key, cq)
 }
 
-// possible refuses what libfabric or its provider does not have.
+// possible rejects what libfabric or its provider does not support.
 func (d *domain) possible(op *fabric.Op) error {
 	if op.Kind == fabric.OpSend && op.Flags&fabric.OpDeliveryComplete != 0 && d.offer.delivered == 0 {
 		return fmt.Errorf("submit send that completes on delivery over %s: %w", d.offer.fi.Provider, fabric.ErrNotSupported)
@@ -74,7 +74,7 @@ func (d *domain) possible(op *fabric.Op) error {
 	return nil
 }
 
-// remoteKey is libfabric's key of the region that op names, 0 for a message.
+// remoteKey returns libfabric's key of the region that op names, 0 for a message.
 func (d *domain) remoteKey(op *fabric.Op) (uint64, error) {
 	if op.Kind == fabric.OpSend {
 		return 0, nil
@@ -83,7 +83,7 @@ func (d *domain) remoteKey(op *fabric.Op) (uint64, error) {
 	if r == nil {
 		return 0, fmt.Errorf("submit %v to a region that was not imported: %w", op.Kind, fabric.ErrNoKey)
 	}
-	// libfabric takes any address.
+	// libfabric does not check the alignment.
 	if op.Atomic != nil && !atomics.Aligned(r.memory+op.RSeg.Addr-r.base, op.Atomic.Type) {
 		return 0, fmt.Errorf("submit %v of %v at %#x, which is not aligned: %w", op.Kind, op.Atomic.Type, op.RSeg.Addr, fabric.ErrInvalid)
 	}

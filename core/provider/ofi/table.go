@@ -14,14 +14,14 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// Where the op of a slot is.
+// The states of a slot's op.
 const (
 	slotFree   = iota
 	slotHeld   // in a lane
 	slotPosted // with libfabric
 )
 
-// A slot is an op under way.
+// A slot is a pending op.
 type slot struct {
 	op    fabric.Op
 	lane  *lane
@@ -31,13 +31,13 @@ type slot struct {
 	state uint8
 }
 
-// A table has the slots of an endpoint, first those of sends, RMA and atomics, then those of
-// receives. Under endpoint.mu.
+// A table has the slots of an endpoint: first those of sends, RMA and atomics, then those of
+// receives. Guarded by endpoint.mu.
 type table struct {
 	slots    []slot
 	tx, rx   []int32 // free ones
 	contexts uint64  // C memory: libfabric's context of each op
-	injects  uint64  // C memory: what an OpInject op moves
+	injects  uint64  // C memory: the bytes of OpInject ops
 	inject   uint64  // bytes of it for each op
 	seq      uint64
 }
@@ -61,14 +61,14 @@ func (t *table) open(l fabric.Limits) error {
 	return nil
 }
 
-// close frees the C memory. libfabric has no op any more.
+// close frees the C memory. libfabric must have no op any more.
 func (t *table) close() {
 	lf.Free(t.contexts)
 	lf.Free(t.injects)
 	t.contexts, t.injects = 0, 0
 }
 
-// free are the free slots for ops of this kind.
+// free returns the free slots for ops of this kind.
 func (t *table) free(kind fabric.OpKind) *[]int32 {
 	if kind == fabric.OpRecv {
 		return &t.rx
@@ -76,7 +76,7 @@ func (t *table) free(kind fabric.OpKind) *[]int32 {
 	return &t.tx
 }
 
-// take fills a free slot, of which there must be one.
+// take fills a free slot. There must be one.
 func (t *table) take(op *fabric.Op) int32 {
 	free := t.free(op.Kind)
 	i := (*free)[len(*free)-1]
@@ -93,10 +93,10 @@ func (t *table) give(i int32) {
 	*free = append(*free, i)
 }
 
-// context is the address of a slot's C memory.
+// context returns the address of a slot's C memory.
 func (t *table) context(i int32) uint64 { return t.contexts + uint64(i)*lf.ContextSize }
 
-// find is the slot whose C memory is at ctx and whose op libfabric has.
+// find returns the slot whose C memory is at ctx and whose op is with libfabric.
 func (t *table) find(ctx uint64) (int32, bool) {
 	i := (ctx - t.contexts) / lf.ContextSize
 	if ctx < t.contexts || i >= uint64(len(t.slots)) || t.context(int32(i)) != ctx || t.slots[i].state != slotPosted {
@@ -105,7 +105,7 @@ func (t *table) find(ctx uint64) (int32, bool) {
 	return int32(i), true
 }
 
-// each calls fn for the ops under way in order of submission. fn may end them.
+// each calls fn for the pending ops in order of submission. fn may end them.
 func (t *table) each(fn func(i int32, s *slot)) {
 	var busy []int32
 	for i := range t.slots {
@@ -119,27 +119,27 @@ func (t *table) each(fn func(i int32, s *slot)) {
 	}
 }
 
-// A lane is the line of ops to one peer that libfabric did not take yet.
+// A lane is the queue of ops to one peer that libfabric has not accepted yet.
 type lane struct {
 	addr       fabric.Addr
 	peer       uint64 // fi_addr_t
 	head, tail int32  // slots, -1 for none
 	posted     int    // ops that libfabric has
-	gone       bool   // the address vector does not hold addr any more
+	gone       bool   // the address vector does not have addr any more
 
-	since time.Time // libfabric has nothing of this lane and takes nothing
-	lost  bool      // it never took anything before patience was over
+	since time.Time // when libfabric had no op of this lane and stopped accepting any
+	lost  bool      // it accepted none before patience was over
 }
 
 // libfabric returns FI_EAGAIN while it connects a datagram endpoint to a peer. Some providers never
 // stop if no peer listens.
 const (
 	patience     = 15 * time.Second
-	lostPatience = 100 * time.Millisecond // with a peer that was not reached before
+	lostPatience = 100 * time.Millisecond // with a peer that was never reached
 )
 
-// unreachable reports that patience with the lane's peer is over. It is called when libfabric did
-// not take its first op.
+// unreachable reports whether patience with the lane's peer is over. It is called when libfabric
+// did not accept the lane's first op.
 func (l *lane) unreachable() bool {
 	now := time.Now()
 	limit := patience
@@ -172,7 +172,7 @@ func (l *lane) push(t *table, i int32) {
 	l.tail = i
 }
 
-// pop takes the first, which there must be.
+// pop removes and returns the first op. There must be one.
 func (l *lane) pop(t *table) int32 {
 	i := l.head
 	if l.head = t.slots[i].next; l.head < 0 {
@@ -181,7 +181,7 @@ func (l *lane) pop(t *table) int32 {
 	return i
 }
 
-// remove takes slot i out of the line.
+// remove removes slot i from the queue.
 func (l *lane) remove(t *table, i int32) {
 	first := l.head
 	l.head, l.tail = -1, -1

@@ -10,7 +10,7 @@ import (
 	lf "mori/native/libfabric"
 )
 
-// gather takes the op's local bytes along, since the caller will reuse them.
+// gather copies the op's local bytes, since the caller may reuse them.
 func (t *table) gather(i int32) {
 	op := &t.slots[i].op
 	at := t.injects + uint64(i)*t.inject
@@ -25,7 +25,7 @@ func (t *table) gather(i int32) {
 var kinds = [...]uint32{fabric.OpSend: lf.OpSend, fabric.OpRecv: lf.OpRecv, fabric.OpRead: lf.OpRead, fabric.OpWrite: lf.OpWrite,
 	fabric.OpAtomic: lf.OpAtomic, fabric.OpFetchAtomic: lf.OpFetch, fabric.OpCompareAtomic: lf.OpCompare}
 
-// translate writes the op of slot i in libfabric's words.
+// translate converts the op of slot i to libfabric's form.
 func (t *table) translate(i int32, peer uint64, o *offer, out *lf.Op) {
 	s := &t.slots[i]
 	op := &s.op
@@ -76,8 +76,8 @@ func (t *table) translateAtomic(op *fabric.Op, out *lf.Op) {
 	out.Compare, out.Result = elements(a.Compare), elements(a.Result)
 }
 
-// flagsOf are libfabric's flags of op. Every op completes, for the slot's sake; whether the caller
-// hears of it is for the queues.
+// flagsOf returns libfabric's flags of op. Every op requests a completion, in order to free the
+// slot. The queues decide whether to report it to the caller.
 func flagsOf(op *fabric.Op, o *offer) uint64 {
 	flags := lf.Completed
 	if op.Flags&fabric.OpRemoteData != 0 {
