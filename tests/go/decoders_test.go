@@ -30,7 +30,7 @@ var trustedDecoders = map[string][]string{
 	},
 	"the two processes of a benchmark or test":              {"core/fabric/fabrictest/pingpong start", "core/fabric/fabrictest/pingpong Serve", "pybind/capi receive"},
 	"random bytes of this process":                          {"core/bootstrap planOf", "core/provider/verbs randomPSN", "io newSelf"},
-	"words that this process writes, or kernels of its own": {"core/interchange receiver.post", "pybind signalRounds"},
+	"words that this process writes, or kernels of its own": {"core/interchange receiver.post"},
 	"operands of an atomic op, whose type gives their size": {"core/fabric/util/atomics load", "core/fabric/util/atomics load128"},
 	"answers of this host's NIC or library":                 {"core/gpunic/mlx5/dv number", "core/provider/ofi addrText"},
 	"a field of a message that is being written":            {"core/gpunic/mlx5 Field.Set", "core/gpunic/mlx5 Queue.path"},

@@ -18,7 +18,7 @@ type responder struct {
 	atomics  atomicLog
 
 	expected uint32 // sequence number of the next packet
-	refused  bool   // the peer has been told that a packet is missing
+	refused  bool   // a NAK for a missing packet was sent to the peer
 	message  message
 	out      []outgoing
 

@@ -67,8 +67,8 @@ func (g *grants) close(l *regionGrant) {
 	}
 }
 
-// stop ends all grants. ended says whether the copies have ended. If so, stop closes the mappings of
-// the peer's regions; otherwise the copies may still access them.
+// stop ends all grants. ended says whether the copies have ended. If so, stop closes the mappings
+// of the peer's regions; otherwise the copies may still access them.
 func (g *grants) stop(ended bool) {
 	g.Given.Stop()
 	left := g.Held.Stop()

@@ -44,8 +44,8 @@ func (d Engine) Equal(o Engine) bool {
 // handleLen is the fixed length of GPU IPC and fabric handles.
 const handleLen = 64
 
-// A Memory names a registered region and carries the right to access it: whoever holds its packed
-// form can read and write the region. It is a value and may be copied.
+// A Memory names a registered region and carries the right to access it: every
+// holder of its packed form can read and write the region. It is a value and may be copied.
 type Memory struct {
 	EngineKey   string
 	ID          uint32 // per engine, from 0, never reused

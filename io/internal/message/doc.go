@@ -25,7 +25,8 @@
 //     Welcome cover all of the Welcome.
 //   - Nonces are fresh, so a recorded handshake cannot be replayed.
 //   - Roles differ, so neither side's proof serves as the other's.
-//   - A data connection sends a Ticket: its token, and a signature over the token and the transport.
+//   - A data connection sends a Ticket: its token, and a signature over the token and the
+//     transport.
 //
 // The package encrypts nothing; TLS does.
 package message

@@ -95,8 +95,8 @@ func (t *conns) spawnLocked(fn func()) bool {
 	return true
 }
 
-// route returns the conn for ops to peer, whose number is dest. It makes one if there is none, or if
-// the only one is ended, which refused op.
+// route returns the conn for ops to peer, whose number is dest. It makes one if there is none, or
+// if the only one is ended, which refused op.
 func (t *conns) route(dest fabric.AVAddr, peer fabric.Addr, op *fabric.Op, ended *conn) (*conn, error) {
 	if err := util.CheckOp(op, &t.e.cfg.Limits); err != nil {
 		return nil, err // an invalid op does not connect to the peer
