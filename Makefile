@@ -7,9 +7,9 @@ PY := .venv/bin/python
 GO := $(PY) tools/gotool.py
 # The provider "ofi" is built and tested where libfabric's headers are.
 TAGS := $(if $(wildcard /usr/include/rdma/fabric.h),-tags ofi)
-# Modules of their own: providers that live outside of this one.
+# Separate modules: providers outside of this module.
 EXAMPLE := tests/go/example
-# Those that take longest begin first.
+# The slowest packages, which start first.
 LONG := ./tests/go/reliability ./core/provider/tcp ./shmem ./ep ./core/provider/verbs ./io
 GO_DIRS := $(wildcard core io shmem ep native pybind tests tools)
 # The packages with benchmarks: the others need no test program.

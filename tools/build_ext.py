@@ -58,7 +58,7 @@ WARNINGS = "-Wno-implicit-function-declaration -Wno-int-conversion -Wno-discarde
 
 
 class BuildError(Exception):
-    """A build step ended badly; the text says which and where its log is."""
+    """A build step failed; the message names the step and its log."""
 
 
 def ext_suffix() -> str:
@@ -119,7 +119,7 @@ class Build:
         self.log.write_text("")
 
     def step(self, what: str, command: list[str], cwd: Path = ROOT) -> None:
-        """Run one command with its output in the log; show the log's end when it does not end well."""
+        """Run one command with its output in the log; show the end of the log if it fails."""
         self.step_number += 1
         print(f"  [{self.step_number}/{STEPS}] {what}", flush=True)
         with self.log.open("a") as log:
@@ -159,7 +159,7 @@ class Build:
         stamp.write_text(want)
 
     def check_exposed(self) -> None:
-        """Refuse functions of pybind that gopy skipped; it only mentions them in its log."""
+        """Raise if gopy skipped functions of pybind, which it only mentions in its log."""
         bound = set(re.findall(r"'pybind_(\w+)'", (self.work / "build.py").read_text()))
         wanted: set[str] = set()
         for path in (ROOT / "pybind").glob("*.go"):
@@ -178,7 +178,7 @@ class Build:
 
 
 def put(made: Path, output: Path) -> None:
-    """Copy what was made; it replaces output in one rename, so a reader never sees half a file."""
+    """Copy ``made`` to ``output`` with one rename, so that a reader never sees half a file."""
     output.parent.mkdir(parents=True, exist_ok=True)
     beside = output.with_name(f".{output.name}.{os.getpid()}")
     shutil.copy2(made, beside)
@@ -193,7 +193,7 @@ def own_cgo_lines(text: str) -> str:
 
 @contextlib.contextmanager
 def alone(work: Path) -> Iterator[None]:
-    """Hold the lock of the build folder: two makes in one tree take turns."""
+    """Hold the lock of the build folder, so that two makes in one tree run one after the other."""
     work.mkdir(parents=True, exist_ok=True)
     with (work / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

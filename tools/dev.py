@@ -39,14 +39,14 @@ def say(text: str) -> None:
 
 
 def run(*command: str | Path, env: dict[str, str] | None = None) -> None:
-    """Run a command; end this program with its name when it does not end well."""
+    """Run a command; if it fails, exit with a message that names it."""
     done = subprocess.run([str(c) for c in command], cwd=ROOT, env=env, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         sys.exit(f"dev: exit status {done.returncode} from: {' '.join(str(c) for c in command)}")
 
 
 def check_tools() -> None:
-    """Refuse early, and by name, when a compiler is missing or too old."""
+    """Exit early, with its name, if a compiler is missing or too old."""
     for variable, otherwise, language, packages in (("CC", "gcc", "C", "gcc libc6-dev"), ("CXX", "g++", "C++", "g++")):
         compiler = os.environ.get(variable, otherwise).split()[0]
         if shutil.which(compiler) is None:
@@ -65,13 +65,13 @@ def identity() -> str:
 
 
 def stamped(name: str, content: str) -> bool:
-    """True when step `name` was done for this content."""
+    """Report whether step `name` was done for this content."""
     stamp = VENV / f".{name}.stamp"
     return stamp.exists() and stamp.read_text() == content
 
 
 def mark(name: str, content: str) -> None:
-    """Note that step `name` is done for this content."""
+    """Record that step `name` is done for this content."""
     (VENV / f".{name}.stamp").write_text(content)
 
 
@@ -131,7 +131,7 @@ def install(step: str, file: str, notice: str = "") -> None:
 
 
 def install_torch() -> None:
-    """Install PyTorch, which some tests hand to mori; without it they skip and say so."""
+    """Install PyTorch, which some tests need; without it they are skipped."""
     if os.environ.get("TORCH") == "0":
         say("TORCH=0: without PyTorch")
         return

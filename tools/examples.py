@@ -34,13 +34,13 @@ def programs() -> list[str]:
 
 
 def library(out: Path) -> None:
-    """Build the host's side. See build_ext.py for why only the linker makes a library of it."""
+    """Build the host library. build_ext.py explains why only the linker makes a library."""
     command = ["go", "build", "-buildvcs=false", "-ldflags=-buildmode=c-shared -s -w", "-o", str(out / LIBRARY)]
     subprocess.run([*command, "./pybind/capi"], cwd=ROOT, env=gotool.environment(), check=True)
 
 
 def fresh(product: Path) -> bool:
-    """Tell whether a product is newer than all that programs are made from."""
+    """Report whether a product is newer than all sources of the programs."""
     sources = [path for folder in ("examples", "include") for path in (ROOT / "native" / folder).rglob("*.[ch]*")]
     return product.exists() and product.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
@@ -56,7 +56,7 @@ def program(name: str, out: Path) -> None:
 
 
 def gpu_code(name: str, architecture: str, out: Path) -> None:
-    """Build a program's kernels for a kind of GPUs."""
+    """Build a program's kernels for one GPU architecture."""
     source = SOURCES / f"{name}.cpp"
     suffix, last = ("ptx", ["-S"]) if architecture.startswith("sm_") else ("hsaco", [])
     product = out / f"{name}.{architecture}.{suffix}"

@@ -30,7 +30,7 @@ import gotool
 
 ROOT = Path(__file__).resolve().parent.parent
 TESTED = ("core", "native", "io", "shmem", "ep")
-# Packages whose tests have other ways to a GPU than the one that is looked for.
+# Packages whose tests use a GPU in another way than the one that packages() searches for.
 ALSO = {"core/device", "native/gpu"}
 MOST_MIB = 50
 

@@ -43,8 +43,8 @@ ARCHITECTURES = {
     "gfx90a": [*HIP, "--offload-arch=gfx90a"],
     "gfx942": [*HIP, "--offload-arch=gfx942"],
 }
-# Functions to link with other people's kernels, as LLVM's bitcode; what is for sm_80 serves all later GPUs. Relocatable
-# code of AMD keeps functions that no kernel calls.
+# Functions to link with kernels of users, as LLVM bitcode; code for sm_80 works on all later GPUs.
+# Relocatable AMD code keeps functions that no kernel calls.
 LIBRARIES = ["shmem/library.cpp"]
 LIBRARY_ARCHITECTURES = {
     "sm_80": [*ARCHITECTURES["sm_80"], "-S", "-emit-llvm"],
@@ -83,7 +83,7 @@ def products(source: Path) -> dict[str, list[str]]:
 
 
 def compiler() -> tuple[str, str]:
-    """Return the compiler's path and what it says it is."""
+    """Return the compiler's path and the version that it reports."""
     found = shutil.which(COMPILER)
     if found is None:
         raise CannotCompile(f"clang-19 is not installed: no {COMPILER} in PATH")

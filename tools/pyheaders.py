@@ -24,7 +24,7 @@ SHORT = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class HeadersMissing(Exception):
-    """Python.h is not here and could not be fetched; the text says what to install."""
+    """Python.h is missing and could not be fetched; the message says what to install."""
 
 
 def installed() -> list[Path]:
@@ -42,7 +42,7 @@ def unpacked(tree: Path) -> list[Path]:
 
 
 def apt_get(*args: str, cwd: Path) -> bool:
-    """Run apt-get in cwd with its output in build/log/apt.log; True when it ended well."""
+    """Run apt-get in cwd with its output in build/log/apt.log; report whether it succeeded."""
     log = ROOT / "build" / "log" / "apt.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("a") as out:
@@ -54,7 +54,7 @@ def apt_get(*args: str, cwd: Path) -> bool:
 
 
 def fetch(tree: Path) -> None:
-    """Unpack libpythonX.Y-dev into tree, or leave tree alone when apt cannot give it."""
+    """Unpack libpythonX.Y-dev into tree; leave tree unchanged if apt cannot download it."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         return
     package = f"libpython{SHORT}-dev"
@@ -62,7 +62,7 @@ def fetch(tree: Path) -> None:
     (work / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     (work / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
     print(f"Python.h is not installed: fetching {package} into {tree.parent}", file=sys.stderr)
-    # A machine whose package lists were deleted (container images) gets private ones.
+    # Container images often have no package lists: download them to a private folder.
     private = ["-o", f"Dir::State::Lists={work}/lists", "-o", f"Dir::Cache={work}/cache", "-o", "APT::Sandbox::User="]
     if apt_get("download", package, cwd=work) or (
         apt_get(*private, "update", cwd=work) and apt_get(*private, "download", package, cwd=work)

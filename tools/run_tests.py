@@ -45,7 +45,7 @@ PROCESSES = min(4, 2 * (os.cpu_count() or 1))
 # make lint runs go vet. Test programs without symbol tables and DWARF link in half the time.
 GO_OPTIONS = ["-vet=off", "-ldflags=-s -w"]
 
-# What a skipped test misses, as its reason says it, and what to do about it. The first match counts.
+# What a skipped test lacks, by a pattern of its reason, and the remedy. The first match counts.
 MISSING = [
     (r"^the provider |^the device has no|^the suite runs", "cases that a provider does not offer", ""),
     (r"real GPU|torch\.cuda|there are \d+ GPUs|reach each other|nothing is compiled for real devices",
@@ -63,7 +63,7 @@ MISSING = [
     (r"root", "root", "run as root"),
     (r"(\w+) is not installed|could not import|importskip", "a Python package", "pip install -r requirements-dev.txt"),
 ]
-# Tests that are programs which other tests start: alone they have nothing to do.
+# Tests that are programs for other tests to start. Run alone, they do nothing.
 PROGRAMS = re.compile(r"this is (not )?(the|a) process|starts it for each|-short|MORI_\w+ is not set")
 
 
@@ -108,7 +108,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 class Running:
-    """The processes that run now, each of which leads a process group."""
+    """The running processes. Each leads a process group."""
 
     def __init__(self) -> None:
         self._processes: set[subprocess.Popen[str]] = set()
@@ -123,7 +123,7 @@ class Running:
                 kill(process)
 
     def end(self, process: subprocess.Popen[str]) -> None:
-        """Kill what a process has left in its group, and wait for it."""
+        """Kill the rest of a process's group, and wait for the process."""
         kill(process)
         process.wait()
         with self._lock:
@@ -217,7 +217,7 @@ class Results:
         self.printed: set[str] = set()
 
     def outcomes(self) -> list[Outcome]:
-        """What has ended so far."""
+        """The outcomes so far."""
         return python_outcomes(self.path.read_text().splitlines()) if self.path.exists() else []
 
     def report(self) -> None:

@@ -39,7 +39,7 @@ ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "steady"
 BUSY = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"  # ends with this program in any case
 WITH_TESTS = "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"  # for go list
-SLACK = 30  # seconds that a program has beyond its own time limit, to say what it was doing
+SLACK = 30  # seconds beyond a program's own time limit, for it to print what it was doing
 
 
 @dataclass
@@ -115,7 +115,7 @@ class GoUnit:
         self.converter = [str(carried)] if carried else ["go", "tool", "test2json"]
 
     def prepare(self) -> str:
-        """Compile the test program; return the compiler's words if that fails."""
+        """Compile the test program; return the compiler's output if that fails."""
         if self.args.programs:
             return "" if self.program.exists() else f"{self.program} is missing"
         race = ["-race"] if self.args.race else []
@@ -150,7 +150,7 @@ class PythonUnit:
         self.name, self.args = path, args
 
     def prepare(self) -> str:
-        """There is nothing to compile: make dev did it."""
+        """Do nothing: make dev has compiled everything."""
         return ""
 
     def run(self, number: int) -> tuple[list[Outcome], str]:
@@ -204,7 +204,7 @@ def busy(count: int) -> Iterator[None]:
 
 
 class Table:
-    """What was red, and how often each unit ran."""
+    """The red tests, and the number of runs of each unit."""
 
     def __init__(self, units: list[GoUnit | PythonUnit]) -> None:
         self.rows: dict[str, Row] = {}

@@ -87,7 +87,7 @@ class GoPackage:
             yield Outcome(self.name, open_tests[-1] if open_tests else "", "fail", whole.seconds, text)
 
     def says_why(self, test: str) -> bool:
-        """Tell whether a test reported an error of its own, beside those of its subtests."""
+        """Report whether a test had an error of its own, besides those of its subtests."""
         return any(WHERE.match(line) for line in self.output.get(test, []))
 
 

@@ -47,7 +47,7 @@ _SKIPPED = ("docs/glossary.md", "docs/reference/", "python/mori/_native/", "tool
 
 
 def blank(match: re.Match[str]) -> str:
-    """As many lines of nothing."""
+    """The same number of empty lines."""
     return "\n" * match[0].count("\n")
 
 

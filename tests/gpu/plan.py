@@ -49,7 +49,7 @@ def stages(chosen: list[str], scratch: Path) -> list[list[list[Step]]]:
 
 
 def unpack(scratch: Path) -> None:
-    """Lay out what make gpu-bundle has packed, if it is here."""
+    """Unpack the archive of make gpu-bundle, if there is one."""
     if BUNDLE.exists():
         with tarfile.open(BUNDLE) as archive:
             archive.extractall(scratch, filter="data")
@@ -163,7 +163,7 @@ def python_tests() -> list[Step]:
 
 
 def python_tests_alone() -> list[Step]:
-    """Those that would see what others do to the GPU."""
+    """The Python tests that other tests on the same GPU would disturb."""
     return [step("pytest-alone", 120, *PYTEST, *ALONE, env=PYTHON, needs=("extension",))]
 
 

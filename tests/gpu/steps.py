@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Commands with limits, several lanes of them beside each other."""
+"""Commands with time limits, in several lanes that run in parallel."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Step:
 
 @dataclass
 class Done:
-    """What came of a step."""
+    """The outcome of a step."""
 
     step: Step
     result: str  # "ok", or what went wrong
@@ -59,7 +59,7 @@ class Done:
 
 
 def tail(output: str) -> str:
-    """The tests that failed, and the end of the output without what is well."""
+    """The failed tests, and the end of the output without lines about passed tests."""
     lines = [line for line in output.splitlines() if not NOISE.match(line)]
     named = [line for line in lines[:-TAIL_LINES] if FAILED.match(line)][:MOST_FAILED]
     end = "\n".join(lines[-TAIL_LINES:])[-TAIL_CHARACTERS:]
@@ -75,7 +75,7 @@ class Runner:
         self._lock = threading.Lock()
 
     def run(self, lanes: list[list[Step]]) -> None:
-        """Run the steps of each lane one after the other, and all lanes beside each other."""
+        """Run the steps of each lane in order, and all lanes in parallel."""
         threads = [threading.Thread(target=self._lane, args=(lane,)) for lane in lanes]
         for thread in threads:
             thread.start()
@@ -128,6 +128,6 @@ def execute(step: Step, limit: float) -> tuple[int | None, str]:
 
 
 def kill_group(leader: int) -> None:
-    """End a step and what it started."""
+    """Kill a step and all processes that it started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)

@@ -17,7 +17,7 @@ Kind = Literal["numpy", "torch", "gpu_torch", "gpu"]
 
 
 class Place:
-    """The GPU on which make() makes what is to be on one."""
+    """The GPU on which make() creates GPU arrays."""
 
     gpu = 0
 
@@ -70,7 +70,7 @@ def fill(array: Any, rows: Any) -> None:
 
 
 def take(array: Any) -> Any:
-    """A copy of an array of either kind as one of numpy; None stays None."""
+    """Copy an array of any kind to numpy; None stays None."""
     if array is None or isinstance(array, np.ndarray):
         return None if array is None else np.array(array)
     name = type_name(array)
@@ -88,7 +88,7 @@ def take(array: Any) -> Any:
 
 
 def address(array: Any) -> int:
-    """Where the elements lie."""
+    """The address of the elements."""
     return int(array.ctypes.data if isinstance(array, np.ndarray) else array.data_ptr())
 
 

@@ -145,7 +145,7 @@ def ranks() -> Iterator[Ranks]:
 
 @pytest.fixture(scope="session")
 def nic_ranks() -> Iterator[Ranks]:
-    """Like ``ranks``; what is between hosts goes by RDMA devices, real or emulated, and no other way."""
+    """Like ``ranks``, with RDMA devices, real or emulated, as the only path between hosts."""
     nics.need()
     small = {"MORI_SHMEM_HEAP_SIZE": "64M"}  # real devices pin all of it
     ranks = Ranks(environment={**nics.child_env(), **small, "FABRIC_PROVIDER": "verbs"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Libraries whose devices are emulated: what gpus.py and nics.py have in common."""
+"""Libraries with emulated devices: the common part of gpus.py and nics.py."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Library:
         return {"LD_LIBRARY_PATH": ":".join([self.folder, *paths]), **more}
 
     def need_emulated(self) -> None:
-        """Skip the test where devices are real: it does what only emulated ones can be made to."""
+        """Skip the test on real devices, because it uses features that only emulated ones have."""
         import pytest  # not at the top: peers load this file too
 
         if self.real():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks: processes that stay, in which tests run the same function at once with mori.shmem initialised among them.
+"""Ranks: long-lived processes with mori.shmem initialised, in which tests run functions.
 
     @on_ranks(4)
     def test_barrier(rank: Rank) -> None:                # runs in four processes
@@ -35,14 +35,15 @@ from typing import Any
 
 TIMEOUT = 90.0
 START_TIMEOUT = 120.0
-GRACE = 5.0  # what the others get to end once one rank has failed
-# A rank waits less long for others than a test waits for ranks, so that it is the rank that says what it misses.
+GRACE = 5.0  # seconds that the other ranks get to end after one has failed
+# A rank's timeout for other ranks is shorter than a test's timeout for ranks, so that the rank
+# reports what it waits for.
 ENVIRONMENT = {"MORI_BOOTSTRAP_TIMEOUT": "60", "MORI_SHMEM_HEAP_SIZE": "256M"}
 
 
 @dataclass
 class Rank:
-    """What a function that runs in a rank is given: who it is, and things that stay until the world changes."""
+    """The argument of a function in a rank: its number, and objects that live with the world."""
 
     me: int
     size: int = 0
@@ -108,7 +109,7 @@ class _Process:
     def post(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         # By name: a test made by on_ranks stands where its body's name is.
         job = pickle.dumps((function.__module__, function.__qualname__, pickle.dumps(args)))
-        with contextlib.suppress(OSError):  # it is dead, as answer will tell
+        with contextlib.suppress(OSError):  # the process is dead; answer reports it
             self.pipe.send_bytes(job)
 
     def answer(self) -> Outcome:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""MoE dispatch and combine in plain numpy, slow and obvious: what ``mori.ops`` is held against.
+"""MoE dispatch and combine in plain numpy, slow and obvious: the reference for ``mori.ops``.
 
 All ranks are here at once: a list with one entry per rank goes in and one comes out. Nothing is packed, sent,
 waited for or vectorised. Elements are float32 or one of ml_dtypes' small floats. Sums are made in float32, in the order
@@ -67,7 +67,7 @@ class Tokens:
 
 @dataclass
 class Rows:
-    """What one rank has received, ordered by source rank, then by token; ``source`` says whose each row is."""
+    """The rows that a rank received, by source rank, then token; ``source`` has their ranks."""
 
     input: Array
     indices: Array
@@ -85,7 +85,7 @@ class Rows:
 
 
 def rank_of(config: Config, expert: int) -> int | None:
-    """The rank that owns a global expert id; None for a sentinel, which nobody owns."""
+    """The rank that owns a global expert id; None for a sentinel, which no rank owns."""
     if not 0 <= expert < config.world_size * config.num_experts_per_rank:
         return None
     return expert // config.num_experts_per_rank

@@ -40,7 +40,7 @@ from mori.tensor_utils import buffer_span
 
 AUTH = b"hosts"
 PORT = 7700
-PATIENCE_MS = 90_000  # for what takes milliseconds where nothing is emulated
+PATIENCE_MS = 90_000  # for operations that take milliseconds on real hardware
 MIB = 1 << 20
 SIZES = (1, 63, 4096, 4097, 65_536, MIB, 5 * MIB + 3)
 LOSS = "2%"
@@ -102,7 +102,7 @@ class End:
 
 
 def serve(fields: dict[str, int]) -> None:
-    """Do what the other node asks until it goes."""
+    """Serve the other node's requests until it disconnects."""
     end = End(**fields)
     with Listener(("", PORT), authkey=AUTH) as listener:
         subprocess.run(["rdma-vm-barrier", f"{os.environ['CASE']}.serves"], check=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What came of the cases."""
+"""Outcomes of the cases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMED_OUT = (124, 137)
 
 @dataclass
 class Outcome:
-    """What came of one case."""
+    """The outcome of one case."""
 
     name: str
     what: str
@@ -54,7 +54,7 @@ class Journal:
             self._note(case, "not run: no machine came up")
 
     def follow(self, cases: list[Case], lines: Iterable[str]) -> None:
-        """Read what node says until it ends, and note the case at which the machine died, if it did."""
+        """Read node's output until it ends. If the machine died, record at which case."""
         by_name = {case.name: case for case in cases}
         began: dict[str, float] = {}
         statuses: dict[str, list[int]] = {}
@@ -100,7 +100,7 @@ class Journal:
         return [asdict(outcome) for outcome in self.done.values()]
 
     def failures(self) -> str:
-        """The ends of what the failed ones printed."""
+        """The end of the output of each failed case."""
         return "".join(f"\n=== {outcome.name}: {outcome.result}\n{tail(self.log(outcome.name))}\n"
                        for outcome in self.done.values() if not outcome.well)
 

@@ -40,7 +40,7 @@ class Place(ABC):
 
     @contextmanager
     def lines(self, out: Path, cases: list[Case], env: dict[str, str]) -> Iterator[Iterator[str]]:
-        """What node says, until it ends; it is ended if the caller goes first."""
+        """Yield node's output until it ends. If the caller stops first, node is killed."""
         with self.start(out, cases, env) as process:
             try:
                 assert process.stdout is not None

@@ -115,7 +115,7 @@ def test_the_arrays_are_the_callers_again(within: Scene) -> None:
     for column in columns:
         for i in range(COUNT):
             column[i] = 0
-        column.append(1)  # nobody holds the memory any more
+        column.append(1)  # no view of the memory is left
     succeed(status)
     assert bytes(there) == expected
 

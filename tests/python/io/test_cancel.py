@@ -91,7 +91,7 @@ def test_cancel_of_a_transfer_with_a_stopped_peer(pair: tuple[IOEngineSession, R
     local.buffer[:] = bytes(SIZE)
     finish(status)
     status = session.write(0, 0, SIZE, 3)
-    if status.InProgress():  # with shared memory the copy needs nobody else
+    if status.InProgress():  # with shared memory the copy needs no other process
         with pytest.raises((MoriTimeoutError, ConnectionFailedError)):
             status.Cancel(timeout_ms=300)
         assert finish(status) == StatusCode.ERR_BAD_STATE

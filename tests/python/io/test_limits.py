@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Engines of processes that are short of threads or descriptors: an error, and all is well once there are enough."""
+"""Processes that reach their limit of threads or descriptors: an error, and recovery afterwards."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from support import run_script
 
-# A user of its own, whose threads nobody else counts; the saved user id leads back.
+# A separate user, so that only this process's threads count. The saved user id allows the way back.
 THREADS = """
 import os, resource, threading
 import mori, mori.io, mori.shmem

@@ -175,7 +175,7 @@ class TestKilled:
 
 
 class TestStopped:
-    """A peer that hangs: its sockets stay open, and nobody answers."""
+    """A peer that hangs: its sockets stay open, and it does not answer."""
 
     def test_deadline(self, make_engine: Callable[..., IOEngine], make_peer: Callable[..., Peer]) -> None:
         config = RdmaBackendConfig()

@@ -142,7 +142,7 @@ class TestPeers:
             [path] = self.peer.call("describe")["peers"][0]["paths"]
             return path["path"] == "verbs/rdma"
 
-        eventually(by_device, 30)  # a host that is very slow may have gone by TCP for a while
+        eventually(by_device, 30)  # a very slow host may have used TCP for a while
         assert bytes(self.here) == pattern(MIB)
 
     def test_a_peer_that_is_killed(self, session: IOEngineSession) -> None:
