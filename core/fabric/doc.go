@@ -23,8 +23,6 @@
 // The caller closes what it opened, children first. Closing a parent with open children returns
 // ErrBusy. So does closing a queue, counter or address vector that an open endpoint is bound to.
 // Every Close after the first returns nil. All other calls on a closed object return ErrClosed.
-// and so is closing a queue, counter or vector that an open endpoint is bound to. Every Close after
-// the first returns nil. A closed object answers every other call with ErrClosed.
 //
 // # Two kinds of endpoints
 //

@@ -18,8 +18,6 @@ const mrModeTarget = MRVirtAddr | MRProvKey
 // that the hints request, or all if they request none. It adds the secondary ones. It drops the
 // rules of the offer's MRMode that the granted capabilities do not need; the hints must contain the
 // others. The offer's limits must be at least the hints', except BestOp, which is advice.
-// granted capabilities do not need, and what is left must be in the hints. Limits must be at least
-// the hints', but for BestOp, which is advice.
 func Match(hints, offer *Info) (*Info, error) {
 	out := offer.Clone()
 	if hints == nil {

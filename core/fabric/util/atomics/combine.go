@@ -126,7 +126,6 @@ func float32of(x uint64) float32 { return math.Float32frombits(uint32(x)) }
 
 // A complex64 in a word has its real part in the low half. That is its layout in memory on
 // little-endian hosts, and mori supports no others.
-// with the low byte, and mori has no others.
 func complex64of(x uint64) complex64 { return complex(float32of(x), float32of(x>>32)) }
 
 func complex64bits(z complex64) uint64 {

@@ -18,7 +18,6 @@ import (
 //
 // A feed handles one message at a time: Filled, Failed, Deliver or Unhold must follow each Take or
 // Hold before the next one.
-// Failed, Deliver or Unhold before the next.
 type Feed struct {
 	r     *Queue
 	cfg   FeedConfig

@@ -37,7 +37,6 @@ type Span struct {
 
 // Post builds an entry from its segments, after the control segment. It returns how many blocks had
 // been reserved before it.
-// been reserved before it.
 func (p *Poster) Post(c mlx5.Control, segments ...[]byte) (at uint64, err error) {
 	var b [(mlx5.MaxSegments + 1) * mlx5.SegmentBytes]byte
 	n := mlx5.SegmentBytes
