@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""GPUs for tests: real ones where MORI_REQUIRE has ``gpu`` in its list, else two emulated ones.
+"""GPUs for tests: real ones if MORI_REQUIRE lists ``gpu``, else two emulated ones.
 
-An emulated GPU is a driver, libcuda.so.1, whose devices are host memory and threads; native/gpu/gputest/doc.go says
-what it is like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process before
-anybody asks for a driver: all tests of this process see GPUs. Processes that are started see none, as on most
-machines, but for those that a test starts which uses the fixture ``gpu``: they find the driver by
+Emulated GPUs come from a driver, libcuda.so.1, whose devices are host memory and threads;
+native/gpu/gputest/doc.go describes it. A test session compiles the driver if needed, and loads it
+into this process before any code looks for a driver. So all tests in this process see GPUs. Child
+processes see none, unless the test uses the fixture ``gpu``: then they find the driver through
 LD_LIBRARY_PATH::
 
-    def test_copy(gpu: None) -> None:                     # skipped where there is neither
+    def test_copy(gpu: None) -> None:                     # skipped without real or emulated GPUs
 
     def test_write(memory: Memory) -> None:               # runs twice: on host memory, and on a GPU
         buffer = memory.alloc(4096)
@@ -15,10 +15,11 @@ LD_LIBRARY_PATH::
         buffer.write(b"hello")
         assert buffer.read(5) == b"hello"
 
-MORI_EMULATE=hip in the environment has the tests run on emulated GPUs of AMD.
+With MORI_EMULATE=hip in the environment, the tests run on emulated AMD GPUs.
 
-A fixture that is wider than one test, and starts processes, gives them the environment ``child_env()`` when they are
-started; one that only decides while it runs that it wants a GPU asks for it by ``request.getfixturevalue("gpu_env")``.
+A fixture with a wider scope than one test passes the environment ``child_env()`` to the processes
+that it starts. A fixture that decides at run time that it needs a GPU calls
+``request.getfixturevalue("gpu_env")``.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""RDMA devices for tests: real ones where MORI_REQUIRE has ``rdma`` in its list, else two emulated ones.
+"""RDMA devices for tests: real ones if MORI_REQUIRE lists ``rdma``, else two emulated ones.
 
-Emulated devices are those of a libibverbs.so.1 that is made of sockets and threads; native/verbs/verbstest/doc.go says
-what they are like. It is compiled, or found compiled, when a session of tests begins, and loaded into this process
-before anybody asks for the library. It has no device then, as most machines have none: a test that uses the fixture
-``nic`` has emu0 and emu1, and so have the processes that it starts, which find the library by LD_LIBRARY_PATH::
+Emulated devices come from a libibverbs.so.1 made of sockets and threads;
+native/verbs/verbstest/doc.go describes it. A test session compiles the library if needed, and loads
+it into this process before any code looks for it. By default it has no device, like most machines.
+A test that uses the fixture ``nic`` has emu0 and emu1. The processes that it starts have them, too,
+and find the library through LD_LIBRARY_PATH::
 
-    @pytest.mark.usefixtures("nic")                      # skipped where there is neither
+    @pytest.mark.usefixtures("nic")                      # skipped without real or emulated devices
     def test_write() -> None:
         with nics.port_down(0):                          # skipped on real devices
             ...
 
-A fixture that is wider than one test, and starts processes, gives them the environment ``child_env()`` when they are
-started.
+A fixture with a wider scope than one test passes the environment ``child_env()`` to the processes
+that it starts.
 """
 
 from __future__ import annotations

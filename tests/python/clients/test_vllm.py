@@ -31,7 +31,7 @@ def serve(pipe: Connection, role: str, port: int, memory: Memory, backend: int) 
         try:
             name, args = pipe.recv()
         except EOFError:
-            return  # as in vLLM: nobody closes the engine
+            return  # as in vLLM, the engine is not closed
         pipe.send(getattr(worker, name)(*args))
 
 

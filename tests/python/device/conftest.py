@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a test makes on a GPU it gives back."""
+"""Check that a test frees everything that it allocates on a GPU."""
 
 from __future__ import annotations
 

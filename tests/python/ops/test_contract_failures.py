@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks that bring too much, do not come, or die: the others hear who it was, and nobody hangs."""
+"""Ranks that exceed the cap, do not arrive, or die: the others report the rank and do not hang."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ STOPPED_MS = "500"
 
 @pytest.fixture
 def victims(gpu: None) -> Iterator[Ranks]:
-    """Two ranks whose symmetric heap is on a GPU, and which nobody else uses."""
+    """Two ranks with the symmetric heap on a GPU, which no other test uses."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {**gpus.child_env(), "MORI_SHMEM_DEVICE": "gpu"}.items():
             patch.setenv(name, value)

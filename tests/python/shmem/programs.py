@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Ranks as programs of their own, whose exit, signals and output a test looks at."""
+"""Ranks as separate programs, whose exit status, signals and output a test checks."""
 
 from __future__ import annotations
 

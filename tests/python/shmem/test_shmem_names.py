@@ -181,7 +181,7 @@ class TestUniqueId:
 
 
 class TestInitAttrRefuses:
-    """In a world of one rank, so that nobody is waited for."""
+    """In a world of one rank, so that no call waits for another rank."""
 
     @pytest.fixture
     def unique_id(self) -> bytes:
