@@ -45,7 +45,7 @@ def test_many_cycles_leave_nothing(far: bool) -> None:
     try:
         unique_ids = [shmem.shmem_get_unique_id() for _ in range(20)]
         for descriptors, mappings in processes.run(cycles, unique_ids, 2):
-            # connections to a dead PE close a little later
+            # connections to a finalized PE close a little later
             assert min(descriptors[-5:]) <= min(descriptors[:5]), descriptors
             assert mappings[-1] == 0, mappings
     finally:
