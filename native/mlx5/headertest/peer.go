@@ -16,17 +16,33 @@ package headertest
 //	return peer ? NULL : dlerror();
 // }
 //
-// static void peer_control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t qpn,
-// uint8_t flags, uint8_t ds, uint32_t imm) { peer->control(seg, pi, opcode, opmod, qpn, flags, ds,
-// imm); } static void peer_data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) {
-// peer->data(seg, bytes, key, addr); } static void peer_remote(void *seg, uint64_t addr, uint32_t
-// key) { peer->remote(seg, addr, key); } static void peer_atomic(void *seg, uint64_t swap_add,
-// uint64_t compare) { peer->atomic(seg, swap_add, compare); } static void peer_inline_head(void
-// *seg, uint32_t bytes) { peer->inline_head(seg, bytes); } static void peer_parse_cqe(const void
-// *cqe, struct peer_cqe *out) { peer->parse_cqe(cqe, out); } static void peer_set(void *mailbox,
-// uint32_t value, size_t bit, size_t bits) { peer->set(mailbox, value, bit, bits); } static
-// uint32_t peer_get(const void *mailbox, size_t bit, size_t bits) { return peer->get(mailbox, bit,
-// bits); } static int64_t peer_constant(int i, const char **name) { return peer->constant(i, name);
+// static void peer_control(void *seg, uint16_t pi, uint8_t opcode, uint8_t opmod, uint32_t
+//                          qpn, uint8_t flags, uint8_t ds, uint32_t imm) {
+//	peer->control(seg, pi, opcode, opmod, qpn, flags, ds, imm);
+// }
+// static void peer_data(void *seg, uint32_t bytes, uint32_t key, uint64_t addr) {
+//	peer->data(seg, bytes, key, addr);
+// }
+// static void peer_remote(void *seg, uint64_t addr, uint32_t key) {
+//	peer->remote(seg, addr, key);
+// }
+// static void peer_atomic(void *seg, uint64_t swap_add, uint64_t compare) {
+//	peer->atomic(seg, swap_add, compare);
+// }
+// static void peer_inline_head(void *seg, uint32_t bytes) {
+//	peer->inline_head(seg, bytes);
+// }
+// static void peer_parse_cqe(const void *cqe, struct peer_cqe *out) {
+//	peer->parse_cqe(cqe, out);
+// }
+// static void peer_set(void *mailbox, uint32_t value, size_t bit, size_t bits) {
+//	peer->set(mailbox, value, bit, bits);
+// }
+// static uint32_t peer_get(const void *mailbox, size_t bit, size_t bits) {
+//	return peer->get(mailbox, bit, bits);
+// }
+// static int64_t peer_constant(int i, const char **name) {
+//	return peer->constant(i, name);
 // }
 import "C"
 
