@@ -108,7 +108,7 @@ func TestClientsCompareTheDescriptor(t *testing.T) {
 		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.Incarnation++ }, true},
 		{"| incarnation or public key alone | the connection is refused", func(d *EngineDesc, _ *MemoryDesc) { d.PublicKey = evil.self.Signer.Public }, true},
 		{"| host, port and public key together | the client talks to the attacker's engine", func(d *EngineDesc, m *MemoryDesc) { *d, *m = evil.Desc(), evil.desc }, false},
-		{"| takes mori's element out | no identity is checked", func(d *EngineDesc, m *MemoryDesc) {
+		{"| removes mori's element | no identity is checked", func(d *EngineDesc, m *MemoryDesc) {
 			d.Incarnation, d.PublicKey, d.Port, *m = 0, identity.PublicKey{}, evil.Desc().Port, evil.desc
 		}, false},
 		{"| a region's secret, id or size | the session is refused", func(_ *EngineDesc, m *MemoryDesc) { m.Secret[0] ^= 1 }, true},
