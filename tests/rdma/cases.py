@@ -66,10 +66,13 @@ CASES = (
     # Two of its tests run a compiler, which takes ten seconds there and shows nothing of RDMA.
     go("native-verbs", "the door to libibverbs", "native/verbs", skip="TestABI|TestOldLibrary"),
     go("emulated", "wrong keys, RNR, no answer, overrun, as when emulated", "native/verbs/verbstest", parallel=8),
-    # Its tests of GPUs would compile an emulated one.
+    # The tests of GPUs in these two packages would compile an emulated one.
     Case("doctor", "mori doctor: every device is shown, and one is used",
-         "cd core && MORI_EMULATED_GPU=none exec $BIN/core.test -test.v -test.run 'DoctorOnDevices|DoctorVerbsHere'",
-         package="core", figures=figures.tests),
+         "cd core/doctor && MORI_EMULATED_GPU=none exec $BIN/core.doctor.test -test.v -test.run DoctorOnDevices",
+         package="core/doctor", figures=figures.tests),
+    Case("nics", "the provider's report on the devices of this host",
+         "cd core/provider/verbs/nics && MORI_EMULATED_GPU=none exec $BIN/core.provider.verbs.nics.test -test.v "
+         "-test.run TestReportHere", package="core/provider/verbs/nics", figures=figures.tests),
     # That nothing is allocated is the same on emulated devices, and takes a quarter of the rest's time here.
     go("provider", "core/provider/verbs, but for the suite of all providers", "core/provider/verbs",
        skip="TestFabric|TestOpsDoNotAllocate"),

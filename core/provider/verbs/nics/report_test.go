@@ -259,7 +259,7 @@ func TestReportKeepsWhatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestDoctorVerbsHere: on the machine of the test, whatever it has.
+// TestReportHere: on the machine of the test, whatever it has.
 func TestReportHere(t *testing.T) {
 	v := Look(topology.Scan(os.DirFS("/")))
 	if v.Library.OK != (verbs.Load() == nil) || v.Library.Reason == "" || v.MemLock.Reason == "" || v.GPUDirect.Reason == "" {
