@@ -10,7 +10,8 @@
 
 Each Go package is compiled once and its program run many times, in random order. Every unit has its first run before
 one has its second. Every run ends within --limit. The output of each red run stays in build/steady. The exit status is
-1 if the table has a row. For a machine without Go, tools/gpu_bundle.py --all makes the programs that --from reads.
+1 if the table has a row or a unit had no run. For a machine without Go, tools/gpu_bundle.py --all makes the programs
+that --from reads.
 """
 
 from __future__ import annotations
@@ -88,10 +89,21 @@ class Display:
         print(text, file=sys.stderr, flush=True)
 
 
+running: set[int] = set()  # leaders of the process groups that run_limited has started
+
+
+def kill_running() -> None:
+    """Kill what run_limited waits for, so that an interrupt does not wait for the limit of a run."""
+    for leader in list(running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(leader, signal.SIGKILL)
+
+
 def run_limited(command: list[str], cwd: Path, env: dict[str, str], limit: float) -> tuple[int | None, str]:
     """Run a command in its own process group; return its output and its status, None if it was killed at the limit."""
     with subprocess.Popen(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True) as process:
+        running.add(process.pid)
         try:
             output, _ = process.communicate(timeout=limit)
             return process.returncode, output
@@ -100,6 +112,7 @@ def run_limited(command: list[str], cwd: Path, env: dict[str, str], limit: float
             output, _ = process.communicate()
             return None, output
         finally:
+            running.discard(process.pid)
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # what the tests left running
 
@@ -163,6 +176,7 @@ class PythonUnit:
         results.unlink(missing_ok=True)
         status, output = run_limited(command, ROOT, dict(os.environ), self.args.limit)
         outcomes = python_outcomes(results.read_text().splitlines()) if results.exists() else []
+        results.unlink(missing_ok=True)
         red = any(o.status == "fail" for o in outcomes)
         if status not in (0, 5) and not red:  # 5: no test was selected
             why = f"no end within {self.args.limit} s" if status is None else f"exit status {status}"
@@ -237,6 +251,9 @@ class Table:
     def __str__(self) -> str:
         runs = sum(unit.runs for unit in self.units.values())
         fewest = min((unit.runs for unit in self.units.values()), default=0)
+        if not fewest and not self.rows:
+            idle = sum(not unit.runs for unit in self.units.values())
+            return f"steady: {idle} of {len(self.units)} packages and folders had no run, so this says nothing of them"
         if not self.rows:
             what = f"{len(self.units)} packages and folders, {runs} runs, at least {fewest} of each"
             return f"steady: {what}: every test green in each"
@@ -280,8 +297,10 @@ def measure(units: list[GoUnit | PythonUnit], args: argparse.Namespace, table: T
         try:
             for one in runs:
                 one.result()
-        finally:
+        except BaseException:
             stop.set()
+            kill_running()
+            raise
 
 
 def main() -> int:
@@ -328,7 +347,7 @@ def main() -> int:
             rows = [asdict(row) for row in table.rows.values()]
             ran = {name: asdict(unit) for name, unit in table.units.items()}
             args.json.write_text(json.dumps({"units": ran, "unsteady": rows}, indent=1) + "\n")
-    return 1 if table.rows else 0
+    return 1 if table.rows or not all(unit.runs for unit in table.units.values()) else 0
 
 
 if __name__ == "__main__":
