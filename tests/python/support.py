@@ -289,7 +289,9 @@ class Peer:
         """Stop the process. Until all of its threads have stopped, which takes a while on busy cores, it may answer."""
         assert self.process.pid is not None
         os.kill(self.process.pid, signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        state = os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        assert state is not None
+        assert state.si_code == os.CLD_STOPPED, f"peer {self.key} ended instead of stopping: {state}"
 
     def resume(self) -> None:
         """Continue the process after :meth:`pause`."""
